@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use srv6d_bench::{CASES, Case, FLOWS, frame, snapshot};
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{Snapshot, Step, WorkerCounters};
 
 const PREFIXES: u32 = 10_000;
@@ -43,6 +43,6 @@ fn count(case: &Case, snapshot: &Snapshot) -> [u64; 2] {
 }
 
 fn fill(io: &mut Memory, case: &Case) {
-    io.port(0).unwrap().rx.extend((0..FLOWS).map(|flow| Frame::new(&frame(case.class, PREFIXES, flow))));
+    io.port(0).unwrap().rx.extend((0..FLOWS).map(|flow| MemoryFrame::new(&frame(case.class, PREFIXES, flow))));
     io.port(1).unwrap().tx.reserve(FLOWS);
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use srv6d_bench::tables::{desired, prefix, route_change};
 use srv6d_dataplane::{Publisher, Wiring};
-use srv6d_srv6::model::{Amendment, Desired};
+use srv6d_srv6::desired::{Amendment, Desired};
 use srv6d_srv6::{Index, Slots, Tables};
 
 const SIZES: [u32; 3] = [10_000, 100_000, 1_000_000];

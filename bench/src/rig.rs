@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_dataplane::io::{Buffers, Io};
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
 use srv6d_srv6::{LookUps, write_burst};
 
@@ -23,8 +23,8 @@ pub struct Rig {
     originals: Vec<Vec<u8>>,
     /// Unused frames. The oldest one is used first, so that each burst is written into other memory than the one
     /// before.
-    idle: VecDeque<Frame>,
-    burst: Vec<Frame>,
+    idle: VecDeque<MemoryFrame>,
+    burst: Vec<MemoryFrame>,
     random: u32,
 }
 
@@ -44,7 +44,7 @@ impl Rig {
             look_ups: srv6d_dataplane::look_ups(),
             class,
             step: Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {}),
-            idle: originals.iter().map(|bytes| Frame::new(bytes)).collect(),
+            idle: originals.iter().map(|bytes| MemoryFrame::new(bytes)).collect(),
             burst: Vec::with_capacity(BURST),
             originals,
             random: 0x9e37_79b9,
@@ -176,7 +176,7 @@ impl Rig {
 }
 
 #[inline]
-fn rewrite<F: Floor>(io: &Memory, frame: &mut Frame) {
+fn rewrite<F: Floor>(io: &Memory, frame: &mut MemoryFrame) {
     let mut packet = if F::MOVES { frame.without_headroom() } else { io.packet(frame) };
     let done = F::rewrite(&mut packet);
     assert!(done.is_some(), "the frame is long enough");

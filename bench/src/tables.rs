@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use srv6d_dataplane::Snapshot;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId,
     Route, RouteAction, RouteChange, Steer, TableId, Tunnel, UnknownSid,
 };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_srv6::LOCATOR_BITS;
-use srv6d_srv6::model::{Desired, Path, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::desired::{Desired, Path, RouteAction, TableId, UnknownSid};
 
 /// Rules by destination: address, prefix length, and whether srv6d gets the packet (false: the kernel).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

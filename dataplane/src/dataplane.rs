@@ -11,7 +11,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Port, PortId, TableId};
+use srv6d_srv6::desired::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
 use srv6d_srv6::trail::MatchKind;
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
@@ -219,7 +219,7 @@ pub struct Dataplane {
     /// The XDP program, which is loaded with the first port.
     claim_program: Option<ClaimProgram>,
     views: views::Views,
-    own_sources: views::OwnSources,
+    own_sources: views::OwnSourceSets,
     /// The device whose sockets were the first in the zero-copy memory. When this device is detached, the memory is
     /// freed.
     zero_copy_first: Option<String>,
@@ -257,7 +257,7 @@ impl Dataplane {
             losses: BTreeMap::new(),
             claim_program: None,
             views: views::Views::default(),
-            own_sources: views::OwnSources::default(),
+            own_sources: views::OwnSourceSets::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
             kernel_end: String::new(),
@@ -627,7 +627,7 @@ fn wiring(
 }
 
 /// Returns the name of the network device: that of its untagged port, or the parent part of `device.vid`.
-fn device_name(port: &srv6d_srv6::model::Port) -> &str {
+fn device_name(port: &srv6d_srv6::desired::Port) -> &str {
     match port.vlan {
         Some(vid) => port.name.strip_suffix(&format!(".{vid}")).unwrap_or(&port.name),
         None => &port.name,

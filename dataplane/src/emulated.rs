@@ -1,6 +1,6 @@
 //! The emulated ports of a worker. Packets wait in them between the verdict and the socket.
 
-use srv6d_emulate::{Counts, Draws, Emulation, Offered, Port, Refusal, Time};
+use srv6d_emulate::{Counts, Draws, EmulatedLink, Emulation, Offered, Refusal, Time};
 use srv6d_srv6::{DropReason, Verdict};
 
 use crate::left_right::Snapshot;
@@ -40,7 +40,7 @@ pub(crate) struct State {
 }
 
 struct Emulated<F> {
-    port: Port<Queued<F>>,
+    port: EmulatedLink<Queued<F>>,
     draws: Draws,
     told: Counts,
 }
@@ -177,7 +177,7 @@ pub(crate) struct Changed<F> {
 
 impl<F> Emulated<F> {
     fn new(device: &str, emulation: Emulation, now: Time) -> Self {
-        Self { port: Port::new(emulation, now), draws: Draws::named(device), told: Counts::default() }
+        Self { port: EmulatedLink::new(emulation, now), draws: Draws::named(device), told: Counts::default() }
     }
 }
 

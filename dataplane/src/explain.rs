@@ -6,7 +6,7 @@ use srv6d_srv6::{Explanation, Tables, Verdict, is_plain};
 use srv6d_wire::{Extent, Packet};
 
 use crate::io::Io;
-use crate::memory::{Frame, Memory};
+use crate::memory::{Memory, MemoryFrame};
 
 /// Bytes of room in front of a packet of which only the first bytes are known, and behind it.
 const HEADROOM: usize = 256;
@@ -30,9 +30,9 @@ pub struct Explained {
 /// The time of a worker plays no part: limits of ICMP errors are not reached.
 pub fn explain(tables: &Tables, slots: &Slots, device: u16, frame: &[u8]) -> Explained {
     let io = Memory::default();
-    let mut copy = Frame::new(frame);
+    let mut copy = MemoryFrame::new(frame);
     let is_plain = is_plain(tables, device, &mut io.packet(&mut copy));
-    let mut copy = Frame::new(frame);
+    let mut copy = MemoryFrame::new(frame);
     let (mut packet, further) = io.packet_and_further(&mut copy);
     let Explanation { steps, verdict } = srv6d_srv6::explain(tables, slots, device, &mut packet, &further);
     let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);

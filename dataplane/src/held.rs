@@ -11,7 +11,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use srv6d_srv6::Bucket;
-use srv6d_srv6::model::PortId;
+use srv6d_srv6::desired::PortId;
 
 /// Largest number of packets kept for one neighbour.
 const PER_NEIGHBOR: usize = 64;

@@ -38,8 +38,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use srv6d_srv6::desired::{Amendment, Desired};
 use srv6d_srv6::index::Parts;
-use srv6d_srv6::model::{Amendment, Desired};
 use srv6d_srv6::{Before, BuildError, Index, NeedsRebuild, OpLog, Released, Slots, Tables, Tally};
 
 use handover::{Holder, InForce, alone, is_left};
@@ -379,7 +379,7 @@ fn wait_for_others(snapshot: &Arc<Snapshot>, patience: Duration) -> bool {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use srv6d_srv6::carrier::SegmentList;
-    use srv6d_srv6::model::{Hop, Mac, Path, Port, PortId, Steer, TableId, Tunnel};
+    use srv6d_srv6::desired::{Hop, Mac, Path, Port, PortId, Steer, TableId, Tunnel};
 
     use super::*;
 

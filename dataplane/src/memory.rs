@@ -13,14 +13,14 @@ pub const ROOM: usize = 3840;
 
 /// A packet in memory. Bytes behind it are 0xa5, so that a stale byte shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct MemoryFrame {
     room: Box<[u8]>,
     /// Offset of the packet in `room`, and its length there.
     at: [u32; 2],
     tail: Vec<u8>,
 }
 
-impl Frame {
+impl MemoryFrame {
     /// Creates a frame with these bytes, as received. Bytes beyond the room become the tail.
     pub fn new(bytes: &[u8]) -> Self {
         let (head, tail) = bytes.split_at_checked(ROOM).unwrap_or((bytes, &[]));
@@ -70,23 +70,23 @@ impl Frame {
 pub struct Memory {
     ports: Vec<MemoryPort>,
     /// Frames given back, which are those of dropped packets.
-    pub recycled: Vec<Frame>,
+    pub recycled: Vec<MemoryFrame>,
 }
 
 /// One port: the packets to be received, and those sent.
 #[derive(Debug, Default)]
 pub struct MemoryPort {
     /// Packets to be received.
-    pub rx: VecDeque<Frame>,
+    pub rx: VecDeque<MemoryFrame>,
     /// Packets sent.
-    pub tx: Vec<Frame>,
+    pub tx: Vec<MemoryFrame>,
     /// Number of further packets that can be sent. `None` means any number.
     pub room: Option<usize>,
 }
 
 impl MemoryPort {
     #[cold]
-    fn send_what_fits(&mut self, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+    fn send_what_fits(&mut self, frames: &mut impl Iterator<Item = MemoryFrame>) -> Result<(), MemoryFrame> {
         let room = self.room.unwrap_or(usize::MAX);
         let before = self.tx.len();
         self.tx.extend(frames.take(room));
@@ -107,50 +107,50 @@ impl Memory {
     }
 
     /// Takes the sent packets, each with the socket it left through.
-    pub fn take_sent(&mut self) -> Vec<(usize, Frame)> {
+    pub fn take_sent(&mut self) -> Vec<(usize, MemoryFrame)> {
         let ports = self.ports.iter_mut().enumerate();
         ports.flat_map(|(socket, port)| port.tx.drain(..).map(move |frame| (socket, frame))).collect()
     }
 }
 
 impl Io for Memory {
-    type Frame = Frame;
+    type Frame = MemoryFrame;
 
     fn sockets(&self) -> usize {
         self.ports.len()
     }
 
-    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Frame>) {
+    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<MemoryFrame>) {
         if let Some(port) = self.ports.get_mut(socket) {
             let count = port.rx.len().min(max);
             out.extend(port.rx.drain(..count));
         }
     }
 
-    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
+    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
         let at = frame.extent();
         Packet::at(&mut frame.room, at, frame.tail.len())
     }
 
-    fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
+    fn packet_and_further<'f>(&'f self, frame: &'f mut MemoryFrame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
         let at = frame.extent();
-        let Frame { room, tail, .. } = frame;
+        let MemoryFrame { room, tail, .. } = frame;
         let tail = tail.as_slice();
         (Packet::at(room, at, tail.len()), move |len| checksum::sum_of_segments([tail], len))
     }
 
-    fn packet_len(&self, frame: &Frame) -> usize {
+    fn packet_len(&self, frame: &MemoryFrame) -> usize {
         frame.extent().len + frame.tail.len()
     }
 
-    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
         frame.place(at);
         if !keep_tail {
             frame.tail.clear();
         }
     }
 
-    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = MemoryFrame>) -> Result<(), MemoryFrame> {
         match self.ports.get_mut(socket) {
             Some(MemoryPort { tx, room: None, .. }) => tx.extend(frames),
             Some(port) => return port.send_what_fits(frames),
@@ -159,7 +159,7 @@ impl Io for Memory {
         Ok(())
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: MemoryFrame) {
         self.recycled.push(frame);
     }
 

@@ -2,7 +2,7 @@
 
 use srv6d_balance::{Sample, Sampler};
 use srv6d_emulate::Emulation;
-use srv6d_srv6::model::{Balancing, PortId};
+use srv6d_srv6::desired::{Balancing, PortId};
 use srv6d_srv6::{Balancer, PortState};
 
 use crate::counters::WorkerCounters;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use srv6d_balance::Sample;
-use srv6d_srv6::model::PortId;
+use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
     DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,

@@ -1,6 +1,6 @@
 //! Promises of the project, as ratios within one run, and whether a run met them.
 
-use crate::layout::Placement;
+use crate::layout::SinkPlacement;
 use crate::results::{Figure, Results};
 use crate::statistics::Spread;
 
@@ -8,7 +8,7 @@ use crate::statistics::Spread;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Promise {
     /// Placement in which both are measured.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Row whose figure is the numerator.
     pub dut: &'static str,
     /// Row whose figure is the denominator.
@@ -26,7 +26,7 @@ pub struct Promise {
 pub const SIZES: [&str; 2] = ["64", "1500"];
 
 const fn promise(
-    placement: Placement,
+    placement: SinkPlacement,
     dut: &'static str,
     beside: &'static str,
     figure: Figure,
@@ -36,7 +36,7 @@ const fn promise(
 }
 
 /// Makes the promise that srv6d is within 10 % of a forwarder that does no work.
-const fn near_floor(placement: Placement, dut: &'static str) -> Promise {
+const fn near_floor(placement: SinkPlacement, dut: &'static str) -> Promise {
     Promise { in_turns: true, ..promise(placement, dut, FLOOR, Figure::PerSecond, 0.9) }
 }
 
@@ -45,23 +45,23 @@ pub const FLOOR: &str = "af_xdp-floor";
 
 /// All promises.
 pub const ALL: [Promise; 17] = [
-    promise(Placement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
-    promise(Placement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
-    promise(Placement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
-    promise(Placement::SinkOnDutCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 1.1),
-    promise(Placement::OneCore, "srv6d-encap.red", "linux-encap.red", Figure::PerCpuSecond, 1.4),
-    promise(Placement::OneCore, "srv6d-uN", "linux-uN", Figure::PerCpuSecond, 1.1),
-    near_floor(Placement::SinkOnOwnCore, "srv6d-encap.red"),
-    near_floor(Placement::SinkOnOwnCore, "srv6d-uN"),
-    near_floor(Placement::SinkOnDutCore, "srv6d-encap.red"),
-    near_floor(Placement::SinkOnDutCore, "srv6d-uN"),
-    near_floor(Placement::OneCore, "srv6d-encap.red"),
-    near_floor(Placement::OneCore, "srv6d-uN"),
-    promise(Placement::SinkOnDutCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerSecond, 1.6),
-    promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "linux-uN", Figure::PerSecond, 1.1),
-    promise(Placement::OneCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerCpuSecond, 1.4),
-    promise(Placement::OneCore, "srv6d-uN-offload", "linux-uN", Figure::PerCpuSecond, 1.1),
-    promise(Placement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
+    promise(SinkPlacement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
+    promise(SinkPlacement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 1.1),
+    promise(SinkPlacement::OneCore, "srv6d-encap.red", "linux-encap.red", Figure::PerCpuSecond, 1.4),
+    promise(SinkPlacement::OneCore, "srv6d-uN", "linux-uN", Figure::PerCpuSecond, 1.1),
+    near_floor(SinkPlacement::SinkOnOwnCore, "srv6d-encap.red"),
+    near_floor(SinkPlacement::SinkOnOwnCore, "srv6d-uN"),
+    near_floor(SinkPlacement::SinkOnDutCore, "srv6d-encap.red"),
+    near_floor(SinkPlacement::SinkOnDutCore, "srv6d-uN"),
+    near_floor(SinkPlacement::OneCore, "srv6d-encap.red"),
+    near_floor(SinkPlacement::OneCore, "srv6d-uN"),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerSecond, 1.6),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-uN-offload", "linux-uN", Figure::PerSecond, 1.1),
+    promise(SinkPlacement::OneCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerCpuSecond, 1.4),
+    promise(SinkPlacement::OneCore, "srv6d-uN-offload", "linux-uN", Figure::PerCpuSecond, 1.1),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 
 /// Result of a promise at one size in one run.
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_median_decides_and_what_was_not_measured_is_not_met() {
-        let place = Placement::SinkOnDutCore;
+        let place = SinkPlacement::SinkOnDutCore;
         let floods = vec![
             row(place, "srv6d-encap.red", "64", &[1.5, 1.7, 1.9]),
             row(place, "linux-encap.red", "64", &[1.0, 1.0, 1.0]),
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn a_verdict_of_one_trial_or_of_disturbed_ones_says_so() {
         let word = |rates: &[f64], disturbed: usize| {
-            let mut mine = row(Placement::SinkOnDutCore, "srv6d-uN", "64", rates);
+            let mut mine = row(SinkPlacement::SinkOnDutCore, "srv6d-uN", "64", rates);
             mine.trials.iter_mut().take(disturbed).for_each(|trial| trial.counted.waited = 0.5);
-            let theirs = row(Placement::SinkOnDutCore, "linux-uN", "64", &[1.0, 1.0, 1.0]);
+            let theirs = row(SinkPlacement::SinkOnDutCore, "linux-uN", "64", &[1.0, 1.0, 1.0]);
             let results = Results { floods: vec![mine, theirs], ..Results::default() };
             let is_it = |kept: &Kept| kept.ratio.is_ok();
             judged(&results).into_iter().find(is_it).unwrap().word()
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn beside_the_floor_turns_decide_and_not_trials() {
-        let place = Placement::SinkOnOwnCore;
+        let place = SinkPlacement::SinkOnOwnCore;
         let floods = vec![row(place, "srv6d-uN", "64", &[0.5]), row(place, FLOOR, "64", &[1.0])];
         let word = |turns| {
             let results = Results { floods: floods.clone(), turns, ..Results::default() };

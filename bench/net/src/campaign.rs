@@ -11,14 +11,14 @@ use crate::bars;
 use crate::dut::{self, Dut};
 use crate::frames::Size;
 use crate::generator::Load;
-use crate::layout::{Layout, Placement};
+use crate::layout::{Layout, SinkPlacement};
 use crate::plan::{Plan, TURN};
 use crate::progress::{Kind, Progress};
 use crate::results::{Figure, Results, Row, Trial, TurnsRow};
 use crate::statistics::number_of;
 use crate::testbed::Mtu;
 use crate::trial::Rig;
-use crate::verdict::Verdict;
+use crate::verdict::TrialVerdict;
 
 /// A run in progress.
 pub struct Campaign<'p> {
@@ -109,7 +109,7 @@ impl<'p> Campaign<'p> {
                 match Layout::queues(workers, &self.plan.cores) {
                     Ok(layout) => {
                         for dut in self.plan.thorough() {
-                            self.visit(round, Placement::Inline, &layout, dut, &[Size::Bytes(64)], true)?;
+                            self.visit(round, SinkPlacement::Inline, &layout, dut, &[Size::Bytes(64)], true)?;
                         }
                     }
                     Err(why) if round == 0 => self.leave_out(why.0),
@@ -124,7 +124,7 @@ impl<'p> Campaign<'p> {
     fn visit(
         &mut self,
         round: usize,
-        placement: Placement,
+        placement: SinkPlacement,
         layout: &Layout,
         dut: &Dut,
         sizes: &[Size],
@@ -186,7 +186,13 @@ impl<'p> Campaign<'p> {
     }
 
     /// Runs trials at all loads and returns the one in which most was forwarded.
-    fn best_trial(&self, rig: &mut Rig, load: &Load, placement: Placement, round: usize) -> Result<Trial, BenchError> {
+    fn best_trial(
+        &self,
+        rig: &mut Rig,
+        load: &Load,
+        placement: SinkPlacement,
+        round: usize,
+    ) -> Result<Trial, BenchError> {
         let usual = [placement.flood()];
         let loads = if self.plan.one_load { &usual } else { placement.loads() };
         let trials = loads.iter().map(|&rate| self.trial(rig, &load.clone().flood(rate), round));
@@ -200,10 +206,10 @@ impl<'p> Campaign<'p> {
             let counted = rig.trial(load, self.plan.timing)?;
             self.go_on()?;
             let verdict = counted.verdict();
-            let is_fine = matches!(verdict, Verdict::Measured { .. }) && !counted.is_disturbed();
+            let is_fine = matches!(verdict, TrialVerdict::Measured { .. }) && !counted.is_disturbed();
             let trial = Trial { round, attempts, counted, verdict, cores: rig.cores.clone() };
             // A repetition would not remove the limit of the generator.
-            if is_fine || (verdict == Verdict::GeneratorLimited && !trial.counted.is_disturbed()) {
+            if is_fine || (verdict == TrialVerdict::GeneratorLimited && !trial.counted.is_disturbed()) {
                 return Ok(trial);
             }
             if best.as_ref().is_none_or(|best| worth(&trial) > worth(best)) {
@@ -216,7 +222,7 @@ impl<'p> Campaign<'p> {
     #[allow(clippy::too_many_arguments, reason = "the coordinates of a figure")]
     fn keep(
         &mut self,
-        placement: Placement,
+        placement: SinkPlacement,
         workers: usize,
         dut: &Dut,
         size: Size,
@@ -254,20 +260,20 @@ impl<'p> Campaign<'p> {
 /// Returns the trial at rising loads that forwarded most; a void one only if all are void. If a higher load brought
 /// less, the best load is what the DUT can do and not a lower bound, even if it was forwarded without loss.
 fn best(trials: Vec<Trial>) -> Option<Trial> {
-    let is_void = |trial: &Trial| matches!(trial.verdict, Verdict::Void { .. });
+    let is_void = |trial: &Trial| matches!(trial.verdict, TrialVerdict::Void { .. });
     let last = trials.len().checked_sub(1)?;
     let rank = |trial: &Trial| (!is_void(trial), trial.counted.forwarded);
     let (at, mut best) =
         trials.into_iter().enumerate().max_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).unwrap_or(Equal))?;
-    if best.verdict == Verdict::GeneratorLimited && at < last {
-        best.verdict = Verdict::Measured { loss: best.counted.loss() };
+    if best.verdict == TrialVerdict::GeneratorLimited && at < last {
+        best.verdict = TrialVerdict::Measured { loss: best.counted.loss() };
     }
     Some(best)
 }
 
 /// Returns the rank of a trial: first whether it measured the DUT, then how little its threads waited.
 fn worth(trial: &Trial) -> (bool, f64) {
-    (matches!(trial.verdict, Verdict::Measured { .. }), -trial.counted.waited - trial.counted.stolen)
+    (matches!(trial.verdict, TrialVerdict::Measured { .. }), -trial.counted.waited - trial.counted.stolen)
 }
 
 fn shown(size: Size, trial: &Trial) -> String {
@@ -283,19 +289,19 @@ mod tests {
 
     #[test]
     fn the_load_counts_of_which_most_is_forwarded() {
-        let measured = Verdict::Measured { loss: 0.5 };
-        let void = Verdict::Void { why: crate::verdict::Why::SinkLimited };
-        let best = |trials: &[(f64, Verdict)]| {
-            let trial = |&(forwarded, verdict): &(f64, Verdict)| {
+        let measured = TrialVerdict::Measured { loss: 0.5 };
+        let void = TrialVerdict::Void { why: crate::verdict::Why::SinkLimited };
+        let best = |trials: &[(f64, TrialVerdict)]| {
+            let trial = |&(forwarded, verdict): &(f64, TrialVerdict)| {
                 let counted = Counted { forwarded, sent: 10, received: 10, ..Counted::default() };
                 Trial { round: 0, attempts: 1, counted, verdict, cores: Vec::new() }
             };
             best(trials.iter().map(trial).collect()).map(|best| (best.counted.forwarded, best.verdict))
         };
-        let whole = Verdict::GeneratorLimited;
+        let whole = TrialVerdict::GeneratorLimited;
         assert_eq!(best(&[(0.5, whole), (0.6, measured), (0.2, measured)]), Some((0.6, measured)));
         // More was offered, but less was forwarded.
-        assert_eq!(best(&[(0.5, whole), (0.4, measured)]), Some((0.5, Verdict::Measured { loss: 0.0 })));
+        assert_eq!(best(&[(0.5, whole), (0.4, measured)]), Some((0.5, TrialVerdict::Measured { loss: 0.0 })));
         assert_eq!(best(&[(0.5, whole), (0.7, whole)]), Some((0.7, whole)));
         assert_eq!(best(&[(0.5, measured), (0.7, void)]), Some((0.5, measured)));
         assert_eq!(best(&[(0.7, void)]), Some((0.7, void)));

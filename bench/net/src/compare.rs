@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::bars::FLOOR;
 use crate::host;
-use crate::layout::Placement;
+use crate::layout::SinkPlacement;
 use crate::machine::Stamp;
 use crate::report::BESIDE;
 use crate::results::{Figure, Results, Row, TurnsRow};
@@ -67,7 +67,7 @@ pub enum Load {
     /// Frames of one size.
     Frames {
         /// Placement of the work.
-        placement: Placement,
+        placement: SinkPlacement,
         /// Number of workers.
         workers: usize,
         /// Frame size as requested.
@@ -289,7 +289,7 @@ mod tests {
     use crate::results::SearchRow;
     use crate::results::tests::row;
 
-    const PLACE: Placement = Placement::SinkOnDutCore;
+    const PLACE: SinkPlacement = SinkPlacement::SinkOnDutCore;
 
     fn run(rates: [f64; 3], build: &str) -> Results {
         let stamp = [("kernel", "6.18"), ("srv6d", build), ("took", build)];

@@ -25,7 +25,7 @@ pub struct Latency {
     pub samples: u64,
     /// HDR histogram in steps that become ever finer towards the slowest packet.
     #[serde(default)]
-    pub histogram: Vec<Step>,
+    pub histogram: Vec<HistogramStep>,
 }
 
 impl Latency {
@@ -39,7 +39,7 @@ impl Latency {
 
 /// A step of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct HistogramStep {
     /// Share of packets that took at most `us`.
     pub quantile: f64,
     /// Latency in microseconds.
@@ -74,13 +74,13 @@ impl Latency {
     }
 }
 
-fn steps(histogram: &Histogram<u64>) -> Vec<Step> {
+fn steps(histogram: &Histogram<u64>) -> Vec<HistogramStep> {
     let mut count = 0;
     let step = |value: hdrhistogram::iterators::IterationValue<u64>| {
         count += value.count_since_last_iteration();
-        Step { quantile: value.quantile(), us: value.value_iterated_to() as f64 / 1000.0, count }
+        HistogramStep { quantile: value.quantile(), us: value.value_iterated_to() as f64 / 1000.0, count }
     };
-    let mut steps: Vec<Step> = histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect();
+    let mut steps: Vec<HistogramStep> = histogram.iter_quantiles(STEPS_PER_HALF).map(step).collect();
     // Where samples are few, the iterator returns the same sample for several of its steps.
     steps.dedup_by_key(|step| step.count);
     steps

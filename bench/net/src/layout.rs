@@ -9,7 +9,7 @@ use crate::BenchError;
 /// Where the receiving sides of the two veth pairs run. Every figure depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Placement {
+pub enum SinkPlacement {
     /// The sink's receive work runs on whichever core of the DUT sends, which is the default of a veth.
     SinkOnDutCore,
     /// The sink receives on a core of its own (threaded NAPI).
@@ -22,7 +22,7 @@ pub enum Placement {
     Inline,
 }
 
-impl Placement {
+impl SinkPlacement {
     /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ pub struct Layout {
 
 impl Layout {
     /// Returns the layout of a placement for one worker, or an error if there are too few cores.
-    pub fn of(placement: Placement, cores: &[usize]) -> Result<Self, BenchError> {
+    pub fn of(placement: SinkPlacement, cores: &[usize]) -> Result<Self, BenchError> {
         let core = |index: usize| {
             cores.get(index).copied().ok_or_else(|| {
                 let (name, needed, have) = (placement.name(), placement.cores(), cores.len());
@@ -88,25 +88,25 @@ impl Layout {
         core(placement.cores() - 1)?;
         let generators = vec![core(0)?];
         Ok(match placement {
-            Placement::SinkOnDutCore => Self {
+            SinkPlacement::SinkOnDutCore => Self {
                 generators,
                 ingress: Receive::Thread(core(1)?),
                 workers: vec![core(2)?],
                 sink: Receive::OnSender,
             },
-            Placement::SinkOnOwnCore => Self {
+            SinkPlacement::SinkOnOwnCore => Self {
                 generators,
                 ingress: Receive::Thread(core(1)?),
                 workers: vec![core(2)?],
                 sink: Receive::Thread(core(3)?),
             },
-            Placement::OneCore => Self {
+            SinkPlacement::OneCore => Self {
                 generators,
                 ingress: Receive::Deferred(core(1)?),
                 workers: vec![core(1)?],
                 sink: Receive::OnSender,
             },
-            Placement::Inline => {
+            SinkPlacement::Inline => {
                 Self { generators, ingress: Receive::OnSender, workers: vec![core(1)?], sink: Receive::OnSender }
             }
         })
@@ -165,7 +165,7 @@ impl Layout {
     }
 }
 
-impl Placement {
+impl SinkPlacement {
     /// Returns the packets per second of a flood; `None`: as many as possible. Where receive work and worker share a
     /// core, a flood would leave no time for the worker, so the load is limited to what a core may be able to forward.
     pub fn flood(self) -> Option<f64> {
@@ -201,24 +201,24 @@ mod tests {
 
     #[test]
     fn two_cores_are_enough_for_one_core_and_for_no_more() {
-        let layout = Layout::of(Placement::OneCore, &[4, 5]).unwrap();
+        let layout = Layout::of(SinkPlacement::OneCore, &[4, 5]).unwrap();
         assert_eq!((layout.generators, layout.workers), (vec![4], vec![5]));
-        let why = Layout::of(Placement::SinkOnDutCore, &[4, 5]).unwrap_err();
+        let why = Layout::of(SinkPlacement::SinkOnDutCore, &[4, 5]).unwrap_err();
         assert_eq!(why.0, "placement `sink on DUT's core` needs 3 cores and there are 2");
-        assert!(Layout::of(Placement::SinkOnOwnCore, &[0, 1, 2]).is_err());
+        assert!(Layout::of(SinkPlacement::SinkOnOwnCore, &[0, 1, 2]).is_err());
     }
 
     #[test]
     fn every_core_that_carries_packets_behind_the_generator_is_measured_once() {
-        let own = Layout::of(Placement::SinkOnOwnCore, &[0, 1, 2, 3]).unwrap();
+        let own = Layout::of(SinkPlacement::SinkOnOwnCore, &[0, 1, 2, 3]).unwrap();
         assert_eq!(own.measured(), [1, 2, 3]);
         let words = own.roles().into_iter().map(|(core, role)| format!("{core}: {role}")).collect::<Vec<_>>();
         assert_eq!(words, ["0: generator", "1: receives for DUT", "2: worker", "3: sink"]);
-        let one = Layout::of(Placement::OneCore, &[0, 1, 2, 3]).unwrap();
+        let one = Layout::of(SinkPlacement::OneCore, &[0, 1, 2, 3]).unwrap();
         assert_eq!(one.measured(), [1]);
         assert_eq!(one.roles().last().unwrap(), &(1, "worker, receives for DUT".to_owned()));
         // Here the generator's core receives for the DUT.
-        let inline = Layout::of(Placement::Inline, &[0, 1]).unwrap();
+        let inline = Layout::of(SinkPlacement::Inline, &[0, 1]).unwrap();
         assert_eq!(inline.measured(), [0, 1]);
     }
 
@@ -228,10 +228,10 @@ mod tests {
             let layout = Layout::of(placement, &[0, 1, 2, 3]).unwrap().without_workers();
             (layout.measured(), layout.roles().into_iter().map(|(_, role)| role).collect::<Vec<_>>().join("; "))
         };
-        assert_eq!(of(Placement::SinkOnDutCore), (vec![1], "generator; receives for DUT".to_owned()));
-        assert_eq!(of(Placement::SinkOnOwnCore), (vec![1, 3], "generator; receives for DUT; sink".to_owned()));
-        assert_eq!(of(Placement::OneCore), (vec![1], "generator; receives for DUT".to_owned()));
-        assert_eq!(of(Placement::Inline), (vec![0], "generator".to_owned()));
+        assert_eq!(of(SinkPlacement::SinkOnDutCore), (vec![1], "generator; receives for DUT".to_owned()));
+        assert_eq!(of(SinkPlacement::SinkOnOwnCore), (vec![1, 3], "generator; receives for DUT; sink".to_owned()));
+        assert_eq!(of(SinkPlacement::OneCore), (vec![1], "generator; receives for DUT".to_owned()));
+        assert_eq!(of(SinkPlacement::Inline), (vec![0], "generator".to_owned()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::cpu::Busy;
 use crate::dut::{self, Dut, Forwarder};
 use crate::frames::Work;
-use crate::layout::Placement;
+use crate::layout::SinkPlacement;
 use crate::report::{BESIDE, in_order, percent, sizes};
 use crate::results::{CoreUse, Figure, LatencyRow, Results, Row, SearchRow};
 use crate::search::NDR;
@@ -72,7 +72,7 @@ fn ticks(sizes: &[String]) -> Vec<Tick> {
 }
 
 /// Plots rates over the frame size, with the NDR where it was searched. Returns `None` if no row has a figure.
-pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &str, unit: &str) -> Option<Plot> {
+pub fn rates(results: &Results, placement: SinkPlacement, figure: Figure, title: &str, unit: &str) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let sizes = sizes(&rows);
     let line = |dut: &Dut| {
@@ -100,7 +100,7 @@ pub fn rates(results: &Results, placement: Placement, figure: Figure, title: &st
     })
 }
 
-fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]) -> Vec<Point> {
+fn lossless(results: &Results, placement: SinkPlacement, dut: &Dut, sizes: &[String]) -> Vec<Point> {
     let of_dut = |row: &&SearchRow| row.placement == placement && row.dut == dut.name && row.accepted_loss <= NDR;
     let mark = |row: &SearchRow| {
         let (x, y) = (sizes.iter().position(|size| size == &row.size)? as f64, row.found.rate? / 1e6);
@@ -111,7 +111,7 @@ fn lossless(results: &Results, placement: Placement, dut: &Dut, sizes: &[String]
 }
 
 /// Plots ratios over the frame size, with a line at 1. Returns `None` if no pair of rows has a ratio.
-pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
+pub fn ratios(results: &Results, placement: SinkPlacement) -> Option<Plot> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let sizes = sizes(&rows);
     let line = |(dut, beside): (&str, &str)| {
@@ -147,13 +147,13 @@ pub fn ratios(results: &Results, placement: Placement) -> Option<Plot> {
 /// Plots for each placement, size and load which share of the packets took at most how long.
 pub fn latencies(results: &Results) -> Vec<Plot> {
     let of = |row: &LatencyRow| (row.placement, row.size.clone(), row.load);
-    let mut loads: Vec<(Placement, String, u32)> = Vec::new();
+    let mut loads: Vec<(SinkPlacement, String, u32)> = Vec::new();
     for row in &results.latencies {
         if !loads.contains(&of(row)) {
             loads.push(of(row));
         }
     }
-    let plot = |(placement, size, load): (Placement, String, u32)| {
+    let plot = |(placement, size, load): (SinkPlacement, String, u32)| {
         let rows = results.latencies.iter().filter(|row| of(row) == (placement, size.clone(), load));
         let lines: Vec<Line> = rows.filter_map(curve).collect();
         (!lines.is_empty()).then(|| Plot {
@@ -179,7 +179,7 @@ fn curve(row: &LatencyRow) -> Option<Line> {
     // Beyond this there is only the slowest packet.
     let furthest = furthest.min(1.0 - 1.0 / latency.samples.max(1) as f64);
     let steps = latency.histogram.iter().filter(|step| step.quantile <= furthest + 1e-9);
-    let point = |step: &crate::latency::Step| Point {
+    let point = |step: &crate::latency::HistogramStep| Point {
         x: nines(step.quantile),
         y: step.us,
         low: step.us,
@@ -194,7 +194,7 @@ fn curve(row: &LatencyRow) -> Option<Line> {
 }
 
 /// Draws NDR and PDR of each row side by side.
-pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
+pub fn searches(results: &Results, placement: SinkPlacement) -> Vec<Chart> {
     let found: Vec<&SearchRow> = results.searches.iter().filter(|row| row.placement == placement).collect();
     let mut sizes: Vec<&str> = found.iter().map(|row| row.size.as_str()).collect();
     in_order(&mut sizes);
@@ -223,7 +223,7 @@ pub fn searches(results: &Results, placement: Placement) -> Vec<Chart> {
 }
 
 /// Draws how busy each core was at the smallest frame size, with the role of the core.
-pub fn cores(results: &Results, placement: Placement) -> Option<Chart> {
+pub fn cores(results: &Results, placement: SinkPlacement) -> Option<Chart> {
     let rows: Vec<&Row> = results.floods.iter().filter(|row| row.placement == placement).collect();
     let size = sizes(&rows).into_iter().next()?;
     let group = |row: &&Row| {
@@ -257,11 +257,11 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failure is the test's failure")]
 
     use super::*;
-    use crate::latency::{Latency, Step};
+    use crate::latency::{HistogramStep, Latency};
     use crate::results::tests::row;
     use crate::search::{Found, Limit};
 
-    const PLACE: Placement = Placement::SinkOnDutCore;
+    const PLACE: SinkPlacement = SinkPlacement::SinkOnDutCore;
 
     #[test]
     fn rates_lie_at_their_sizes_and_bounds_and_the_ndr_are_marked() {
@@ -343,7 +343,7 @@ mod tests {
             search("srv6d-uN", "1500", NDR, 1e6),
             search("linux-uN", "64", NDR, 1e6),
             search("linux-uN", "IMIX", NDR, 1e6),
-            SearchRow { placement: Placement::OneCore, ..search("srv6d-uN", "64", NDR, 7e6) },
+            SearchRow { placement: SinkPlacement::OneCore, ..search("srv6d-uN", "64", NDR, 7e6) },
         ];
         let charts = super::searches(&Results { searches, ..Results::default() }, PLACE);
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_latency_curve_goes_by_nines() {
-        let step = |quantile, us| Step { quantile, us, count: 1 };
+        let step = |quantile, us| HistogramStep { quantile, us, count: 1 };
         let histogram = vec![step(0.0, 5.0), step(0.9, 7.0), step(0.999, 9.0), step(1.0, 90.0)];
         let latency = Some(Latency { p50: 6.0, p99: 8.0, p999: 9.0, max: 90.0, samples: 1000, histogram });
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());

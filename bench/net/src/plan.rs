@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bars;
 use crate::dut::{Dut, Forwarder};
 use crate::frames::Size;
-use crate::layout::{Layout, Placement};
+use crate::layout::{Layout, SinkPlacement};
 use crate::progress::Kind;
 use crate::sink::SinkKind;
 use crate::testbed::Mtu;
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Cores to use.
     pub cores: Vec<usize>,
     /// Placements, in the order in which they are measured.
-    pub placements: Vec<Placement>,
+    pub placements: Vec<SinkPlacement>,
     /// Rows to measure.
     pub duts: Vec<Dut>,
     /// Rows that are measured completely; the others are measured only in the first placement, at the first size.
@@ -58,7 +58,7 @@ pub struct Plan {
     /// Frame sizes at which NDR and PDR are searched, with one worker. Empty: no search and no latency.
     pub searched: Vec<Size>,
     /// Placements in which they are searched.
-    pub searched_in: Vec<Placement>,
+    pub searched_in: Vec<SinkPlacement>,
     /// A search ends when its bounds differ by at most this share.
     pub gap: f64,
     /// Numbers of workers in floods over several queues; empty: none.
@@ -106,13 +106,13 @@ impl Plan {
     }
 
     /// Returns the placements for which this machine has enough cores.
-    fn that_fit(&self, placements: &[Placement]) -> Vec<Placement> {
-        let fits = |placement: &Placement| Layout::of(*placement, &self.cores).is_ok();
+    fn that_fit(&self, placements: &[SinkPlacement]) -> Vec<SinkPlacement> {
+        let fits = |placement: &SinkPlacement| Layout::of(*placement, &self.cores).is_ok();
         placements.iter().copied().filter(fits).collect()
     }
 
     /// Returns the duration of the visits of one row in one round, one for each MTU.
-    fn visits(&self, sizes: &[Size], placement: Placement) -> Vec<Duration> {
+    fn visits(&self, sizes: &[Size], placement: SinkPlacement) -> Vec<Duration> {
         let loads = if self.one_load { 1 } else { placement.loads().len() as u32 };
         let trials = |mtu| sizes.iter().filter(|&&size| Mtu::of(size) == mtu).count() as u32 * loads;
         let visit = |trials| VISIT + self.trial_length() * trials;
@@ -129,12 +129,12 @@ impl Plan {
     }
 
     /// Returns whether this is the placement in which every row is measured.
-    fn is_first(&self, placement: Placement) -> bool {
+    fn is_first(&self, placement: SinkPlacement) -> bool {
         self.that_fit(&self.placements).first() == Some(&placement)
     }
 
     /// Returns the rows that take turns with the floor.
-    pub(crate) fn in_turns(&self, placement: Placement) -> impl Iterator<Item = &Dut> {
+    pub(crate) fn in_turns(&self, placement: SinkPlacement) -> impl Iterator<Item = &Dut> {
         let has_floor = self.duts.iter().any(|dut| dut.forwarder == Forwarder::AfXdpFloor);
         let is_first = self.is_first(placement);
         let takes_turns = move |dut: &&Dut| self.pairs > 0 && has_floor && dut.forwarder == Forwarder::Srv6d;
@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// Returns the frame sizes of the floods of a row in one round.
-    pub(crate) fn sizes_of(&self, round: usize, placement: Placement, dut: &Dut) -> Vec<Size> {
+    pub(crate) fn sizes_of(&self, round: usize, placement: SinkPlacement, dut: &Dut) -> Vec<Size> {
         let is_due = |size: &Size| round < self.other_rounds || is_promised(size);
         let due = self.sizes.iter().copied().filter(is_due);
         match (self.is_thorough(dut), self.is_first(placement)) {
@@ -184,7 +184,7 @@ mod tests {
         Plan {
             srv6d: PathBuf::new(),
             cores: vec![0, 1],
-            placements: vec![Placement::OneCore],
+            placements: vec![SinkPlacement::OneCore],
             duts: vec![crate::dut::LOSSY],
             thorough: None,
             sizes: [64, 512, 1500, 9000].map(Size::Bytes).to_vec(),
@@ -196,7 +196,7 @@ mod tests {
             pairs: 0,
             repeats: 0,
             searched: Vec::new(),
-            searched_in: vec![Placement::OneCore],
+            searched_in: vec![SinkPlacement::OneCore],
             gap: 0.02,
             workers: Vec::new(),
             first: false,
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn sizes_with_a_promise_are_measured_in_every_round_and_others_as_often_as_asked() {
-        let due = |round| plan(1).sizes_of(round, Placement::OneCore, &dut::LOSSY);
+        let due = |round| plan(1).sizes_of(round, SinkPlacement::OneCore, &dut::LOSSY);
         let sizes = |round| due(round).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(sizes(0), ["64", "512", "1500", "9000"]);
         assert_eq!((sizes(1), sizes(2)), (vec!["64".to_owned(), "1500".to_owned()], sizes(1)));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_thorough_are_flooded_once_where_there_are_cores() {
-        let (own, one) = (Placement::SinkOnOwnCore, Placement::OneCore);
+        let (own, one) = (SinkPlacement::SinkOnOwnCore, SinkPlacement::OneCore);
         let named = |name| dut::named(name).into_iter();
         let duts: Vec<Dut> = named("linux-uN").chain(named("srv6d-uN")).chain(named("srv6d-forward")).collect();
         let rest = Plan {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn what_the_machine_has_too_few_cores_for_takes_no_time() {
         let fits = Plan { workers: vec![1], searched: vec![Size::Bytes(64)], ..plan(1) };
-        let placements = vec![Placement::OneCore, Placement::SinkOnOwnCore];
+        let placements = vec![SinkPlacement::OneCore, SinkPlacement::SinkOnOwnCore];
         let plan = Plan { workers: vec![1, 2], searched_in: placements.clone(), placements, ..fits.clone() };
         assert_eq!(plan.steps(), fits.steps());
         assert_ne!(Plan { cores: vec![0, 1, 2, 3], ..plan }.steps(), fits.steps());

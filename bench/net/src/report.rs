@@ -2,7 +2,7 @@
 
 use crate::bars::{self, Kept, NoFigure, Promise};
 use crate::frames::mean_length;
-use crate::layout::Placement;
+use crate::layout::SinkPlacement;
 use crate::results::{Figure, LatencyRow, PartOf, Results, Row, SearchRow};
 use crate::search::{Found, NDR};
 use crate::statistics::{Spread, number_of};
@@ -46,7 +46,7 @@ pub fn document(results: &Results) -> Document {
         sections.extend(cores(results, placement));
     }
     sections.extend(workers(results));
-    let mut searched: Vec<Placement> = results.searches.iter().map(|row| row.placement).collect();
+    let mut searched: Vec<SinkPlacement> = results.searches.iter().map(|row| row.placement).collect();
     searched.sort_unstable();
     searched.dedup();
     sections.extend(searched.into_iter().map(|placement| searches(results, placement)));
@@ -129,8 +129,8 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn placements(rows: &[Row]) -> Vec<Placement> {
-    let mut found: Vec<Placement> = rows.iter().map(|row| row.placement).collect();
+fn placements(rows: &[Row]) -> Vec<SinkPlacement> {
+    let mut found: Vec<SinkPlacement> = rows.iter().map(|row| row.placement).collect();
     found.dedup();
     found.sort_unstable();
     found.dedup();
@@ -150,11 +150,11 @@ pub fn in_order(sizes: &mut Vec<impl AsRef<str> + PartialEq>) {
     sizes.dedup();
 }
 
-fn in_placement(results: &Results, placement: Placement) -> Vec<&Row> {
+fn in_placement(results: &Results, placement: SinkPlacement) -> Vec<&Row> {
     results.floods.iter().filter(|row| row.placement == placement).collect()
 }
 
-fn ratios(results: &Results, placement: Placement) -> Section {
+fn ratios(results: &Results, placement: SinkPlacement) -> Section {
     let rows = in_placement(results, placement);
     let sizes = sizes(&rows);
     let mut table = Table { columns: words(&["packets per second"]), rows: Vec::new() };
@@ -206,7 +206,7 @@ fn with_figures(section: Section, table: Table, plot: Option<Plot>) -> Section {
     Section { table: Some(table), plots: vec![plot], ..section }
 }
 
-fn rates(results: &Results, placement: Placement, figure: Figure) -> Section {
+fn rates(results: &Results, placement: SinkPlacement, figure: Figure) -> Section {
     let rows = in_placement(results, placement);
     let sizes = sizes(&rows);
     let (heading, unit) = match figure {
@@ -280,7 +280,7 @@ fn workers(results: &Results) -> Option<Section> {
     })
 }
 
-fn searches(results: &Results, placement: Placement) -> Section {
+fn searches(results: &Results, placement: SinkPlacement) -> Section {
     let row = |row: &SearchRow| {
         let at_least = if row.found.is_lower_bound() { ">= " } else { "" };
         let rate = row.found.rate.map_or_else(|| "none".to_owned(), |rate| format!("{at_least}{:.3}", rate / 1e6));
@@ -389,7 +389,7 @@ fn latencies(results: &Results) -> Option<Section> {
 }
 
 /// Returns the section that shows how the time of each core was used.
-fn cores(results: &Results, placement: Placement) -> Option<Section> {
+fn cores(results: &Results, placement: SinkPlacement) -> Option<Section> {
     let chart = pictures::cores(results, placement)?;
     let rows = in_placement(results, placement);
     let size = sizes(&rows).into_iter().next()?;
@@ -478,7 +478,7 @@ mod tests {
     use crate::search::Limit;
 
     fn results() -> Results {
-        let place = Placement::SinkOnDutCore;
+        let place = SinkPlacement::SinkOnDutCore;
         Results {
             floods: vec![
                 row(place, "srv6d-uN", "64", &[0.8e6, 0.9e6, 1.0e6]),
@@ -504,22 +504,22 @@ mod tests {
 
     #[test]
     fn where_every_row_was_limited_no_figure_stands_in_place_of_table_and_picture() {
-        let results = Results { floods: vec![row(Placement::OneCore, "linux-uN", "64", &[-1e6])], ..results() };
+        let results = Results { floods: vec![row(SinkPlacement::OneCore, "linux-uN", "64", &[-1e6])], ..results() };
         let has_figure = |section: Section| {
             assert_eq!(section.table.is_none(), section.text.iter().any(|text| text.starts_with("No figure")));
             assert_eq!(section.table.is_some(), !section.plots.is_empty());
             section.table.is_some()
         };
-        assert!(!has_figure(ratios(&results, Placement::OneCore)));
-        assert!(!has_figure(rates(&results, Placement::OneCore, Figure::PerCpuSecond)));
+        assert!(!has_figure(ratios(&results, SinkPlacement::OneCore)));
+        assert!(!has_figure(rates(&results, SinkPlacement::OneCore, Figure::PerCpuSecond)));
         // A lower bound is a figure.
-        assert!(has_figure(rates(&results, Placement::OneCore, Figure::PerSecond)));
+        assert!(has_figure(rates(&results, SinkPlacement::OneCore, Figure::PerSecond)));
     }
 
     #[test]
     fn what_explains_the_pictures_stands_there_once() {
         let mut results = results();
-        results.floods.push(row(Placement::OneCore, "linux-uN", "64", &[1e6]));
+        results.floods.push(row(SinkPlacement::OneCore, "linux-uN", "64", &[1e6]));
         let markdown = document(&results).markdown();
         for once in ["Pictures of rates:", "Pictures of ratios:", "Packets per CPU second: the same"] {
             assert_eq!(markdown.matches(once).count(), 1, "{once}");
@@ -553,7 +553,7 @@ mod tests {
     fn a_promise_with_too_few_pairs_of_turns_has_no_figure() {
         let [dut, beside, size] = ["srv6d-uN", "af_xdp-floor", "64"].map(str::to_owned);
         let pairs = vec![[1.0, 1.0]; FEWEST_PAIRS - 1];
-        let turns = vec![TurnsRow { placement: Placement::OneCore, dut, beside, size, pairs }];
+        let turns = vec![TurnsRow { placement: SinkPlacement::OneCore, dut, beside, size, pairs }];
         let section = promises(&Results { turns, ..Results::default() });
         let lines: Vec<String> = section.table.unwrap().rows.iter().map(|row| row.join(" ")).collect();
         let unjudged = "srv6d-uN / af_xdp-floor all on one core 64 packets per second, in turns 0.9 - too few pairs";
@@ -584,7 +584,7 @@ mod tests {
     #[test]
     fn a_load_that_the_generator_did_not_reach_is_shown() {
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
-        let place = Placement::SinkOnDutCore;
+        let place = SinkPlacement::SinkOnDutCore;
         let (placement, offered, latency, loss, part_of) = (place, None, None, 0.0, None);
         let row = LatencyRow { placement, dut, size, load: 90, rate: 5e5, offered, latency, loss, part_of };
         assert_eq!(load(&row), "90 % of NDR or PDR: 500 kpps");
@@ -608,7 +608,7 @@ mod tests {
         let (dut, size) = ("linux-uN".to_owned(), "128".to_owned());
         let latency =
             crate::latency::Latency { p50: 1.0, p99: 2.0, p999: 3.0, max: 4.0, samples: 250, histogram: vec![] };
-        let placement = Placement::SinkOnDutCore;
+        let placement = SinkPlacement::SinkOnDutCore;
         let (offered, latency, loss, part_of) = (None, Some(latency), 0.0, None);
         let row = LatencyRow { placement, dut, size, load: 10, rate: 5e3, offered, latency, loss, part_of };
         let line = |row: LatencyRow| {
@@ -626,8 +626,8 @@ mod tests {
     fn a_search_that_ended_at_the_generator_says_so() {
         let found = Found { rate: Some(5e6), limit: Limit::Generator, trials: 9, void: 1 };
         let (dut, size) = ("xdp-redirect".to_owned(), "64".to_owned());
-        let row = SearchRow { placement: Placement::OneCore, dut, size, accepted_loss: NDR, found };
-        let section = searches(&Results { searches: vec![row], ..Results::default() }, Placement::OneCore);
+        let row = SearchRow { placement: SinkPlacement::OneCore, dut, size, accepted_loss: NDR, found };
+        let section = searches(&Results { searches: vec![row], ..Results::default() }, SinkPlacement::OneCore);
         let line = section.table.unwrap().rows.remove(0).join(" ");
         assert_eq!(line, "xdp-redirect 64 NDR, none lost >= 5.000 the generator fell short: a lower bound 9 (1 void)");
         // A search without a result is not a bound.

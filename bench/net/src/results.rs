@@ -6,11 +6,11 @@ use srv6d_report::Schema;
 use crate::cpu::Busy;
 use crate::frames::Size;
 use crate::latency::Latency;
-use crate::layout::Placement;
+use crate::layout::SinkPlacement;
 use crate::machine::Stamp;
 use crate::search::Found;
 use crate::statistics::Spread;
-use crate::verdict::{Counted, Verdict, Why};
+use crate::verdict::{Counted, TrialVerdict, Why};
 
 /// All results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ const LITTLE_LOSS: f64 = 0.001;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Placement of the work.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Number of workers, which is also the number of queues and of generator cores.
     pub workers: usize,
     /// Name of the DUT.
@@ -70,7 +70,7 @@ pub struct Trial {
     /// Counters of the trial.
     pub counted: Counted,
     /// Judgement of the trial.
-    pub verdict: Verdict,
+    pub verdict: TrialVerdict,
     /// Load of each core in the measured part.
     #[serde(default)]
     pub cores: Vec<CoreUse>,
@@ -91,7 +91,7 @@ pub struct CoreUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnsRow {
     /// Placement of the work.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Row that had the first turn of each pair.
     pub dut: String,
     /// Row that had the second turn.
@@ -118,7 +118,7 @@ impl TurnsRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchRow {
     /// Placement of the work.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Name of the DUT.
     pub dut: String,
     /// Size as requested.
@@ -131,7 +131,7 @@ pub struct SearchRow {
 
 impl SearchRow {
     /// Makes the row for the result of a search.
-    pub fn of(placement: Placement, dut: &str, size: Size, accepted_loss: f64, found: Found) -> Self {
+    pub fn of(placement: SinkPlacement, dut: &str, size: Size, accepted_loss: f64, found: Found) -> Self {
         Self { placement, dut: dut.to_owned(), size: size.to_string(), accepted_loss, found }
     }
 }
@@ -148,7 +148,7 @@ impl PartOf {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// Placement of the work.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Name of the DUT.
     pub dut: String,
     /// Size as requested.
@@ -181,7 +181,7 @@ impl LatencyRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartOf {
     /// Placement of the search.
-    pub placement: Placement,
+    pub placement: SinkPlacement,
     /// Frame size of the search.
     pub size: String,
     /// Accepted share of lost packets: 0 for an NDR.
@@ -243,21 +243,21 @@ impl Row {
     /// Returns what was the limit in the last trial without a figure of the DUT, in one word.
     pub fn who_was_the_limit(&self) -> &'static str {
         let word = |trial: &Trial| match trial.verdict {
-            Verdict::Measured { .. } => None,
-            Verdict::GeneratorLimited => Some("generator"),
-            Verdict::Void { why: Why::SinkLimited } => Some("sink"),
-            Verdict::Void { why: Why::MoreThanSent } => Some("more than sent"),
-            Verdict::Void { why: Why::NothingSent } => Some("nothing sent"),
+            TrialVerdict::Measured { .. } => None,
+            TrialVerdict::GeneratorLimited => Some("generator"),
+            TrialVerdict::Void { why: Why::SinkLimited } => Some("sink"),
+            TrialVerdict::Void { why: Why::MoreThanSent } => Some("more than sent"),
+            TrialVerdict::Void { why: Why::NothingSent } => Some("nothing sent"),
         };
         self.trials.iter().rev().find_map(word).unwrap_or("not tried")
     }
 
     fn measured(&self) -> impl Iterator<Item = &Trial> {
-        self.trials.iter().filter(|trial| matches!(trial.verdict, Verdict::Measured { .. }))
+        self.trials.iter().filter(|trial| matches!(trial.verdict, TrialVerdict::Measured { .. }))
     }
 }
 
-impl Verdict {
+impl TrialVerdict {
     /// Returns why the trial has no figure of the DUT, if it has none.
     pub fn why_none(self) -> Option<&'static str> {
         match self {
@@ -276,12 +276,12 @@ impl Results {
     }
 
     /// Returns a row of the floods.
-    pub fn flood(&self, placement: Placement, dut: &str, size: &str) -> Option<&Row> {
+    pub fn flood(&self, placement: SinkPlacement, dut: &str, size: &str) -> Option<&Row> {
         self.floods.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
     }
 
     /// Returns the results of a DUT and the floor in turns.
-    pub fn in_turns(&self, placement: Placement, dut: &str, size: &str) -> Option<&TurnsRow> {
+    pub fn in_turns(&self, placement: SinkPlacement, dut: &str, size: &str) -> Option<&TurnsRow> {
         self.turns.iter().find(|row| row.placement == placement && row.dut == dut && row.size == size)
     }
 
@@ -301,10 +301,11 @@ pub(crate) mod tests {
 
     /// Returns a row whose trials forwarded these packets per second in consecutive rounds. A negative rate stands for
     /// a trial in which the generator was the limit.
-    pub(crate) fn row(placement: Placement, dut: &str, size: &str, rates: &[f64]) -> Row {
+    pub(crate) fn row(placement: SinkPlacement, dut: &str, size: &str, rates: &[f64]) -> Row {
         let trial = |(round, &rate): (usize, &f64)| {
             let counted = Counted { forwarded: rate.abs(), per_cpu_second: rate.abs() / 2.0, ..Counted::default() };
-            let verdict = if rate < 0.0 { Verdict::GeneratorLimited } else { Verdict::Measured { loss: 0.5 } };
+            let verdict =
+                if rate < 0.0 { TrialVerdict::GeneratorLimited } else { TrialVerdict::Measured { loss: 0.5 } };
             Trial { round, attempts: 1, counted, verdict, cores: Vec::new() }
         };
         let trials = rates.iter().enumerate().map(trial).collect();
@@ -313,7 +314,7 @@ pub(crate) mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let place = Placement::OneCore;
+        let place = SinkPlacement::OneCore;
         let fast = row(place, "a", "64", &[2.0, 8.0, -9.0, 6.0]);
         let slow = row(place, "b", "64", &[1.0, 2.0, 1.0, -1.0]);
         // Rounds 2 and 3 lack a figure of one of the two.
@@ -325,7 +326,7 @@ pub(crate) mod tests {
     fn a_few_pairs_of_turns_are_no_figure() {
         let of = |pairs: Vec<[f64; 2]>| {
             let [dut, beside, size] = ["a", "b", "64"].map(str::to_owned);
-            TurnsRow { placement: Placement::OneCore, dut, beside, size, pairs }.ratio().map(|ratio| ratio.median)
+            TurnsRow { placement: SinkPlacement::OneCore, dut, beside, size, pairs }.ratio().map(|ratio| ratio.median)
         };
         assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS]), Some(0.5));
         assert_eq!(of(vec![[1.0, 2.0]; FEWEST_PAIRS - 1]), None);
@@ -335,7 +336,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_limited_trial_is_a_lower_bound_and_no_figure() {
-        let limited = row(Placement::OneCore, "a", "64", &[-5.0]);
+        let limited = row(SinkPlacement::OneCore, "a", "64", &[-5.0]);
         assert_eq!(limited.figure(Figure::PerSecond), None);
         assert_eq!(limited.at_least().unwrap().median, 5.0);
         assert_eq!(limited.who_was_the_limit(), "generator");

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::{Counted, Verdict};
+use crate::verdict::{Counted, TrialVerdict};
 
 /// Share of packets that may be lost at the NDR.
 pub const NDR: f64 = 0.0;
@@ -150,20 +150,20 @@ impl<E, F: FnMut(f64, bool) -> Result<Counted, E>> Search<F> {
             let counted = (self.trial)(rate, is_last)?;
             self.trials += 1;
             let (verdict, loss) = (counted.verdict(), counted.loss());
-            if matches!(verdict, Verdict::Measured { .. }) && loss <= self.accepted_loss {
+            if matches!(verdict, TrialVerdict::Measured { .. }) && loss <= self.accepted_loss {
                 return Ok(Tried::Passed(counted.offered));
             }
-            self.void += u32::from(matches!(verdict, Verdict::Void { .. }));
+            self.void += u32::from(matches!(verdict, TrialVerdict::Void { .. }));
             if counted.is_disturbed() {
                 continue;
             }
             quiet += 1;
             why = match verdict {
-                Verdict::Void { .. } => Limit::Void,
+                TrialVerdict::Void { .. } => Limit::Void,
                 // A loss at less than the requested rate would also occur at that rate.
                 _ if loss > HICCUP => return Ok(Tried::Failed(Limit::Loss)),
-                Verdict::GeneratorLimited => Limit::Generator,
-                Verdict::Measured { .. } => Limit::Loss,
+                TrialVerdict::GeneratorLimited => Limit::Generator,
+                TrialVerdict::Measured { .. } => Limit::Loss,
             };
             if quiet == QUIET_TRIALS {
                 break;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ipnet::Ipv6Net;
 use srv6d_dataplane::{BURST, PacketMemory, Publisher, Rounds, Sockets, Step, Wiring, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Route,
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };

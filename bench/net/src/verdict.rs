@@ -43,7 +43,7 @@ pub struct Counted {
 /// Judgement of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// The DUT was measured, and lost this share of the packets.
     Measured {
         /// Share of the sent frames that were lost.
@@ -89,27 +89,27 @@ impl Counted {
 
     /// Judges the trial. A void trial is recognised first, because without a measurement there is neither loss nor
     /// rate.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> TrialVerdict {
         let reached_sink = self.received + self.lost_at_sink;
         if self.sent == 0 {
-            return Verdict::Void { why: Why::NothingSent };
+            return TrialVerdict::Void { why: Why::NothingSent };
         }
         if self.received > self.sent {
-            return Verdict::Void { why: Why::MoreThanSent };
+            return TrialVerdict::Void { why: Why::MoreThanSent };
         }
         // A trial at a rate is judged by its loss, and frames lost at the sink are not lost by the DUT.
         let kept_up = if self.requested.is_some() { 0.0 } else { SINK_KEEPS_UP };
         if self.lost_at_sink as f64 > kept_up * reached_sink as f64 {
-            return Verdict::Void { why: Why::SinkLimited };
+            return TrialVerdict::Void { why: Why::SinkLimited };
         }
         let limited = match self.requested {
             Some(requested) => self.offered < GENERATOR_KEEPS_UP * requested,
             None => self.forwarded > FLOODED * self.offered,
         };
         if limited {
-            return Verdict::GeneratorLimited;
+            return TrialVerdict::GeneratorLimited;
         }
-        Verdict::Measured { loss: self.loss() }
+        TrialVerdict::Measured { loss: self.loss() }
     }
 
     /// Returns whether other processes used the cores, so that the trial is worth repeating.
@@ -137,28 +137,28 @@ mod tests {
 
     #[test]
     fn nothing_lost_is_measured_as_that() {
-        assert_eq!(good().verdict(), Verdict::Measured { loss: 0.0 });
-        assert_eq!(Counted { received: 999_000, ..good() }.verdict(), Verdict::Measured { loss: 0.001 });
+        assert_eq!(good().verdict(), TrialVerdict::Measured { loss: 0.0 });
+        assert_eq!(Counted { received: 999_000, ..good() }.verdict(), TrialVerdict::Measured { loss: 0.001 });
     }
 
     #[test]
     fn a_generator_that_sent_too_little_is_called_the_limit() {
-        assert_eq!(Counted { offered: 0.96e6, ..good() }.verdict(), Verdict::GeneratorLimited);
+        assert_eq!(Counted { offered: 0.96e6, ..good() }.verdict(), TrialVerdict::GeneratorLimited);
         // With or without loss, the trial says nothing about the requested rate.
-        assert_eq!(Counted { offered: 0.5e6, received: 10, ..good() }.verdict(), Verdict::GeneratorLimited);
+        assert_eq!(Counted { offered: 0.5e6, received: 10, ..good() }.verdict(), TrialVerdict::GeneratorLimited);
     }
 
     #[test]
     fn a_flood_that_all_arrives_was_none() {
         let flood = Counted { requested: None, offered: 9e6, forwarded: 1e6, received: 110_000, ..good() };
-        assert_eq!(flood.verdict(), Verdict::Measured { loss: 0.89 });
-        assert_eq!(Counted { forwarded: 8.9e6, ..flood }.verdict(), Verdict::GeneratorLimited);
+        assert_eq!(flood.verdict(), TrialVerdict::Measured { loss: 0.89 });
+        assert_eq!(Counted { forwarded: 8.9e6, ..flood }.verdict(), TrialVerdict::GeneratorLimited);
     }
 
     #[test]
     fn void_is_never_loss() {
         let void = |counted: Counted| match counted.verdict() {
-            Verdict::Void { why } => Some(why),
+            TrialVerdict::Void { why } => Some(why),
             _ => None,
         };
         assert_eq!(void(Counted { sent: 0, received: 0, ..good() }), Some(Why::NothingSent));

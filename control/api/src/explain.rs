@@ -19,9 +19,9 @@ pub struct ExplainView {
     /// What is in front of the worker and may take the frame: an XDP program, the tc program. Empty: nothing.
     pub in_front: String,
     /// The steps through the tables, in their order.
-    pub steps: Vec<StepRow>,
+    pub steps: Vec<ExplainedStep>,
     /// How it ends.
-    pub verdict: VerdictRow,
+    pub verdict: ExplainedVerdict,
     /// Where the kernel sends what is handed to it, as `ip route get` says; the client asks. Absent: it was not asked.
     #[serde(default)]
     pub kernel_route: Option<String>,
@@ -34,7 +34,7 @@ pub struct ExplainView {
 /// One step through the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case")]
-pub enum StepRow {
+pub enum ExplainedStep {
     /// The logical port of the frame.
     Port {
         /// Its name.
@@ -47,7 +47,7 @@ pub enum StepRow {
         mtu: u32,
     },
     /// The destination was looked up.
-    LookUp(MatchRow),
+    LookUp(LongestMatch),
     /// The carrier was shifted to its next uSID.
     Shift,
     /// The next segment of the SRH became the destination.
@@ -62,9 +62,9 @@ pub enum StepRow {
         table: u32,
     },
     /// A path of the steered prefix was chosen.
-    Path(ChoiceRow<PathChoice>),
+    Path(ExplainedChoice<PathChoice>),
     /// A next hop was chosen.
-    NextHop(ChoiceRow<HopChoice>),
+    NextHop(ExplainedChoice<HopChoice>),
     /// The packet was compared with the MTU.
     Size {
         /// Layer-3 length of the packet as it leaves, in bytes.
@@ -76,7 +76,7 @@ pub enum StepRow {
 
 /// A longest match: answer to `show routes ADDRESS`, and a step of `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MatchRow {
+pub struct LongestMatch {
     /// The address that was looked up.
     pub address: String,
     /// The table that it was looked up in.
@@ -94,7 +94,7 @@ pub struct MatchRow {
 
 /// A choice among the members of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChoiceRow<T> {
+pub struct ExplainedChoice<T> {
     /// The slot that the hash of the flow picks; absent if there is at most one member, or a policy chooses.
     pub slot: Option<usize>,
     /// Number of slots.
@@ -135,7 +135,7 @@ pub struct HopChoice {
 
 /// How a packet ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerdictRow {
+pub struct ExplainedVerdict {
     /// `sent`, `kernel`, `echo` (an echo request, answered), `answered` (with an ICMP error), `dropped` or `held`.
     pub verdict: String,
     /// Name of the port that it leaves by, or of the one whose neighbour is awaited.
@@ -152,7 +152,7 @@ pub struct VerdictRow {
 
 /// A packet that was dropped: one row of `show drops`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DropRow {
+pub struct LastDrop {
     /// The reason, as in `show counters`.
     pub reason: String,
     /// What the reason means.

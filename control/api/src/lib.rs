@@ -22,10 +22,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use srv6d_offer::Offer;
 
-use explain::{DropRow, ExplainView, MatchRow};
+use explain::{ExplainView, LastDrop, LongestMatch};
 use state::{
-    BalanceRow, CountersView, GenerationView, NeighborRow, PathRow, PortRow, ProcessView, RouteRow, SidRow, SourceView,
-    UnfollowedRow,
+    CountersView, GenerationView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView, RouteStatus,
+    SidStatus, SourceView, UnfollowedRoute,
 };
 
 /// Version of the protocol. A peer with another version is refused, because its messages might be misunderstood.
@@ -144,19 +144,19 @@ pub enum Request {
 #[serde(tag = "result", content = "value", rename_all = "lowercase")]
 pub enum Response {
     /// Answer to `show ports`.
-    Ports(Vec<PortRow>),
+    Ports(Vec<PortStatus>),
     /// Answer to `show sids`.
-    Sids(Vec<SidRow>),
+    Sids(Vec<SidStatus>),
     /// Answer to `show routes`.
-    Routes(Vec<RouteRow>),
+    Routes(Vec<RouteStatus>),
     /// Answer to `show routes --unfollowed`.
-    Unfollowed(Vec<UnfollowedRow>),
+    Unfollowed(Vec<UnfollowedRoute>),
     /// Answer to `show paths`.
-    Paths(Vec<PathRow>),
+    Paths(Vec<PathStatus>),
     /// Answer to `show neighbors`.
-    Neighbors(Vec<NeighborRow>),
+    Neighbors(Vec<NeighborStatus>),
     /// Answer to `show balance`.
-    Balance(Vec<BalanceRow>),
+    Balance(Vec<MemberStatus>),
     /// Answer to `show counters`.
     Counters(Box<CountersView>),
     /// Answer to `show generation`.
@@ -168,9 +168,9 @@ pub enum Response {
     /// Answer to `explain`.
     Explained(Box<ExplainView>),
     /// Answer to `show routes ADDRESS`.
-    Matched(Box<MatchRow>),
+    Matched(Box<LongestMatch>),
     /// Answer to `show drops`.
-    Drops(Vec<DropRow>),
+    Drops(Vec<LastDrop>),
     /// The controllers are being asked now.
     Syncing,
     /// A pcap stream follows.

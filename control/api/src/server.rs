@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::client::{AskError, ask};
-    use crate::state::RouteRow;
+    use crate::state::RouteStatus;
     use crate::{Reloaded, Topic};
 
     fn scratch(name: &str) -> PathBuf {
@@ -322,7 +322,7 @@ mod tests {
     /// The longest time for which the loop stood still is compared with the time that encoding takes.
     #[tokio::test]
     async fn a_long_answer_is_encoded_beside_the_loop() {
-        let row = |number: u32| RouteRow {
+        let row = |number: u32| RouteStatus {
             prefix: format!("2001:db8:{number:x}::/64"),
             table: 254,
             kind: "unicast".to_owned(),

@@ -1,6 +1,6 @@
 //! The state that a running srv6d reports.
 //!
-//! These rows are printed by `--json` as they are: a field keeps its name and meaning once released. Addresses and
+//! They are printed by `--json` as they are: a field keeps its name and meaning once released. Addresses and
 //! prefixes are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub enum Health {
 /// One logical port: `show ports`. Losses and packets to the kernel are counted per device only. These numbers are
 /// given for the device's untagged port, or for the first of its VLANs, and are 0 for the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PortRow {
+pub struct PortStatus {
     /// Configured name: the device, or `device.vid`.
     pub name: String,
     /// Network device.
@@ -72,24 +72,24 @@ pub struct PortRow {
     pub to_kernel: u64,
     /// State of the offload, or at srv6d's own veth of `[host] engine = "tc"`; absent if it is not configured.
     #[serde(default)]
-    pub offload: Option<OffloadRow>,
+    pub offload: Option<OffloadStatus>,
     /// The part of the packets received that the XDP program or the tc program has forwarded without a worker.
     #[serde(default)]
     pub offloaded: u64,
     /// Who decapsulates what SIDs deliver from here to this node; absent without `[host] engine = "tc"`.
     #[serde(default)]
-    pub delivery: Option<DeliveryRow>,
+    pub delivery: Option<DeliveryStatus>,
     /// State of `busy_budget` at this port; absent if it is not configured.
     #[serde(default)]
-    pub busy_polling: Option<BusyPollingRow>,
+    pub busy_polling: Option<BusyPollingStatus>,
     /// What the port emulates, and how its queue is; absent if it emulates nothing.
     #[serde(default)]
-    pub emulated: Option<EmulatedRow>,
+    pub emulated: Option<EmulatedStatus>,
 }
 
 /// An emulated port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmulatedRow {
+pub struct EmulatedStatus {
     /// Rate in bit/s.
     pub rate: u64,
     /// Share of the last tenth of a second for which the link was busy, in permille.
@@ -112,7 +112,7 @@ pub struct EmulatedRow {
 
 /// State of busy polling at a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BusyPollingRow {
+pub struct BusyPollingStatus {
     /// Ids of the NAPIs that workers poll, as `ethtool` and the kernel's netdev family number them.
     pub napi_ids: Vec<u32>,
     /// Why not every queue's NAPI is polled. Empty: every one is.
@@ -121,7 +121,7 @@ pub struct BusyPollingRow {
 
 /// State of a port with `offload = "xdp"` or `"auto"`, or of srv6d's own veth with `[host] engine = "tc"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OffloadRow {
+pub struct OffloadStatus {
     /// Whether its XDP program, or the tc program, forwards.
     pub on: bool,
     /// Whether srv6d has chosen this (`"auto"`).
@@ -134,7 +134,7 @@ pub struct OffloadRow {
 
 /// Who decapsulates what SIDs deliver to this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeliveryRow {
+pub struct DeliveryStatus {
     /// `tc` or `worker`.
     pub engine: String,
     /// Why it is the worker. Empty: it is tc.
@@ -143,7 +143,7 @@ pub struct DeliveryRow {
 
 /// One next hop of a SID, route or path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HopRow {
+pub struct NextHopStatus {
     /// Address of the neighbour; absent if the destination itself is the neighbour (on-link).
     pub via: Option<String>,
     /// Port by which packets leave.
@@ -158,7 +158,7 @@ pub struct HopRow {
 
 /// One local SID: `show sids`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SidRow {
+pub struct SidStatus {
     /// Prefix that is matched.
     pub sid: String,
     /// Behaviour: `uN`, `uA`, `uDT6`, `End.X`, ...
@@ -170,9 +170,9 @@ pub struct SidRow {
     /// Routing table of the inner lookup (uDT*).
     pub table: Option<u32>,
     /// Next hops (uA, uDX*).
-    pub next_hops: Vec<HopRow>,
+    pub next_hops: Vec<NextHopStatus>,
     /// Next hops that are used while all of `next_hops` are unusable.
-    pub backup: Vec<HopRow>,
+    pub backup: Vec<NextHopStatus>,
     /// State: `up` if a packet for the SID can be processed.
     pub state: Health,
     /// Number of packets processed (RFC 8986 section 6).
@@ -183,7 +183,7 @@ pub struct SidRow {
 
 /// One plain route: `show routes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RouteRow {
+pub struct RouteStatus {
     /// Destination prefix.
     pub prefix: String,
     /// Id of the routing table.
@@ -192,12 +192,12 @@ pub struct RouteRow {
     #[serde(rename = "type")]
     pub kind: String,
     /// Next hops of a `unicast` route.
-    pub next_hops: Vec<HopRow>,
+    pub next_hops: Vec<NextHopStatus>,
 }
 
 /// One route of the kernel that stays with the kernel: `show routes --unfollowed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnfollowedRow {
+pub struct UnfollowedRoute {
     /// Destination prefix.
     pub prefix: String,
     /// Id of the routing table.
@@ -208,7 +208,7 @@ pub struct UnfollowedRow {
 
 /// One path of a steered prefix: `show paths`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathRow {
+pub struct PathStatus {
     /// Prefix of inner destinations.
     pub prefix: String,
     /// Id of the routing table of the prefix.
@@ -233,7 +233,7 @@ pub struct PathRow {
     #[serde(default)]
     pub engine_reason: String,
     /// Next hops from the configuration. Empty: packets take the route to the first segment.
-    pub next_hops: Vec<HopRow>,
+    pub next_hops: Vec<NextHopStatus>,
     /// Number of packets encapsulated.
     pub packets: u64,
     /// Number of bytes encapsulated.
@@ -244,7 +244,7 @@ pub struct PathRow {
 
 /// One neighbour: `show neighbors`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NeighborRow {
+pub struct NeighborStatus {
     /// Layer-3 address.
     pub address: String,
     /// Port by which it is reached.
@@ -259,7 +259,7 @@ pub struct NeighborRow {
 
 /// One member of a group that chooses by a policy: `show balance`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BalanceRow {
+pub struct MemberStatus {
     /// What the group belongs to: `route`, `steer` or `sid`, and the first of the prefixes that have it.
     pub group: String,
     /// Number of further prefixes with the same members and the same policy.
@@ -292,7 +292,7 @@ pub struct BalanceRow {
 
 /// A counter of one reason for which packets end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReasonRow {
+pub struct ReasonCount {
     /// Name of the counter.
     pub reason: String,
     /// Number of packets.
@@ -322,16 +322,20 @@ pub struct CountersView {
     /// of `rx`. `None`: the kernel does not tell.
     #[serde(default)]
     pub local_lost: Option<u64>,
+    /// Decapsulated packets whose outer header was ECT and whose inner header was Not-ECT: a combination that no sender
+    /// makes (RFC 6040 section 4.2).
+    #[serde(default)]
+    pub ecn_unused: u64,
     /// Packets answered by srv6d itself, by kind.
-    pub reply: Vec<ReasonRow>,
+    pub reply: Vec<ReasonCount>,
     /// Packets dropped, by reason.
-    pub drop: Vec<ReasonRow>,
+    pub drop: Vec<ReasonCount>,
     /// Sum of all counters except `rx`.
     pub accounted: u64,
     /// Whether `rx == accounted`: every packet ended in exactly one counter.
     pub balanced: bool,
     /// The counters of each port.
-    pub ports: Vec<PortRow>,
+    pub ports: Vec<PortStatus>,
 }
 
 /// Numbers of entries of one kind that were added, removed and changed.
@@ -347,7 +351,7 @@ pub struct Changed {
 
 /// One published generation of the tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GenerationRow {
+pub struct GenerationSummary {
     /// Number of the generation, counted from the start of the daemon.
     pub generation: u64,
     /// When it was published: seconds since 1970-01-01 UTC.
@@ -372,7 +376,7 @@ pub struct GenerationView {
     /// Path of the configuration file.
     pub config: String,
     /// Generations, newest first. The first one is in force.
-    pub generations: Vec<GenerationRow>,
+    pub generations: Vec<GenerationSummary>,
     /// How often tables were published in which way, since the daemon was started.
     #[serde(default)]
     pub tables: Published,
@@ -478,7 +482,7 @@ pub struct SourceView {
     /// Number of answers whose own carrier text differs from that of their path.
     pub text_mismatches: u64,
     /// One row per peer and prefix.
-    pub peers: Vec<SourcePeerRow>,
+    pub peers: Vec<SourcePeerStatus>,
     /// Further state of `fpm`. The fields about rounds and peers are empty there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpm: Option<FpmView>,
@@ -544,7 +548,7 @@ pub struct FpmView {
 
 /// One prefix of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SourcePeerRow {
+pub struct SourcePeerStatus {
     /// Id of the peer in the controller.
     pub peer: String,
     /// Prefix of inner destinations; absent if none is known yet.
@@ -571,11 +575,11 @@ pub struct State {
     /// Contents of `show counters`, which include those of `show ports`.
     pub counters: CountersView,
     /// Contents of `show sids`.
-    pub sids: Vec<SidRow>,
+    pub sids: Vec<SidStatus>,
     /// Contents of `show paths`.
-    pub paths: Vec<PathRow>,
+    pub paths: Vec<PathStatus>,
     /// Contents of `show neighbors`.
-    pub neighbors: Vec<NeighborRow>,
+    pub neighbors: Vec<NeighborStatus>,
     /// Contents of `show generation`.
     pub generation: GenerationView,
     /// Contents of `show source`.

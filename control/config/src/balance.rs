@@ -41,7 +41,7 @@ pub struct Balance {
     pub reorder: Optional<Reorder>,
 }
 
-crate::words! {
+crate::keywords! {
     /// The rule by which a flow gets a member.
     BalanceMode {
         /// Chance, after each gap.
@@ -53,7 +53,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// The rule that makes a band of a score.
     BandRule {
         /// By the capacity that is left.
@@ -63,7 +63,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Whether flows may be reordered.
     Reorder {
         /// They may not.

@@ -43,7 +43,7 @@ pub enum EcnMarking {
     Rule(EcnRule),
 }
 
-crate::words! {
+crate::keywords! {
     /// Rules of marking that are used elsewhere.
     EcnProfile {
         /// 30 kB, 120 kB, 20 %: for rates at which labs run.
@@ -87,7 +87,7 @@ pub struct EcnRule {
     pub non_ect: Optional<NonEct>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Packets that should be marked and do not support ECN.
     NonEct {
         /// They are dropped.

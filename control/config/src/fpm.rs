@@ -37,7 +37,7 @@ pub struct Fpm {
     pub max_routes: Optional<u32>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Variant of the FPM protocol.
     FpmDialect {
         /// The variant is detected from the messages.

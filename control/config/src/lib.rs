@@ -30,10 +30,10 @@ pub use schema::{
     SrhCheck, Steer, SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
-    Disjointness, Endpoint, Function, Jalapeno, Kernel, PathKind, RequestSettings, Sharing, Steering, Syd, SydPeer,
+    Criterion, Disjointness, Endpoint, Function, Jalapeno, Kernel, RequestSettings, Sharing, Steering, Syd, SydPeer,
 };
 pub use toml::Spanned;
-pub use value::{MetricsAddress, OuterDscp, Refusal, Value, Word};
+pub use value::{Keyword, MetricsAddress, OuterDscp, Refusal, Value};
 
 pub use diagnostic::{Accepted, Findings};
 pub use table::{Record, Table};
@@ -49,7 +49,7 @@ pub fn parse(text: &str, filename: &str) -> Result<Config, Errors> {
 }
 
 /// A table of `srv6d.toml` that has no meaning for srv6d itself. A program around it reads the table.
-pub trait Extension: Record {
+pub trait ForeignTable: Record {
     /// Key of the table.
     const KEY: &'static str;
 }
@@ -58,7 +58,7 @@ pub trait Extension: Record {
 ///
 /// # Errors
 /// The errors are those of [`parse`].
-pub fn parse_with<E: Extension>(text: &str, filename: &str) -> Result<(Config, Option<E>), Errors> {
+pub fn parse_with<E: ForeignTable>(text: &str, filename: &str) -> Result<(Config, Option<E>), Errors> {
     read(text, Source::new(filename, text), |table| table.optional_record(E::KEY))
 }
 

@@ -119,7 +119,7 @@ pub struct Node {
     pub balance: Optional<String>,
 }
 
-crate::words! {
+crate::keywords! {
     /// ECN at encapsulation (RFC 6040 section 4.1).
     Ecn {
         /// The outer ECN field is the inner one.
@@ -129,7 +129,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Check of an SRH's Last Entry.
     SrhCheck {
         /// The Last Entry must fit the length (RFC 8754).
@@ -139,7 +139,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Treatment of a packet whose carrier ends at a uA that cannot decapsulate it.
     UaLast {
         /// The packet is answered with Parameter Problem.
@@ -149,7 +149,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Treatment of bits that remain behind the function of a decapsulating SID.
     DtArgument {
         /// The packet is dropped.
@@ -174,7 +174,7 @@ pub struct Workers {
     pub ring: Optional<u32>,
 }
 
-crate::words! {
+crate::keywords! {
     /// How workers wait for packets.
     Polling {
         /// Workers spin, and then sleep in poll(2).
@@ -195,7 +195,7 @@ pub struct Host {
     pub engine: Optional<HostEngine>,
 }
 
-crate::words! {
+crate::keywords! {
     /// What encapsulates the traffic of local applications.
     HostEngine {
         /// A worker, in packets that come through the veth.
@@ -225,7 +225,7 @@ pub struct Block {
     pub hosts: Vec<Spanned<Ipv6Net>>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Treatment of packets to an unknown SID of the block.
     Unknown {
         /// Packets are dropped and counted.
@@ -271,7 +271,7 @@ pub struct Port {
     pub speed: Optional<Rate>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Work that the XDP program of a port does without a worker.
     PortOffload {
         /// The program forwards nothing, and workers forward all packets.
@@ -283,7 +283,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// How AF_XDP sockets are bound to a device.
     PortMode {
         /// The best mode that the driver supports.
@@ -297,7 +297,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// What is on the other side of a port.
     PortRole {
         /// A node of the SRv6 domain.
@@ -309,7 +309,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// TCP and UDP checksums of packets that arrive on a port.
     Checksum {
         /// The sender has written them.
@@ -348,7 +348,7 @@ pub struct Sid {
     pub balance: Optional<String>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Endpoint behaviours (RFC 8986; names beginning with u: RFC 9800 NEXT-CSID).
     SidBehavior {
         /// End with NEXT-CSID.
@@ -382,7 +382,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Flavors of End behaviours (RFC 8986 section 4.16).
     Flavor {
         /// Penultimate segment pop.
@@ -394,7 +394,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Inner DSCP after decapsulation (RFC 2983).
     InnerDscp {
         /// The inner DSCP stays as it is.
@@ -446,7 +446,7 @@ pub struct Steer {
     pub balance: Optional<String>,
 }
 
-crate::words! {
+crate::keywords! {
     /// How a packet is encapsulated (RFC 8986 sections 5.1 and 5.2).
     SteerMode {
         /// H.Encaps.Red: the first segment is only in the destination address.
@@ -502,7 +502,7 @@ pub struct Route {
     pub balance: Optional<String>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Treatment of packets to the prefix of a route.
     RouteType {
         /// Packets are forwarded to a next hop.

@@ -62,7 +62,7 @@ pub struct Jalapeno {
     /// File that lists the hosts of a job, instead of `peers`.
     pub job: Optional<PathBuf>,
     /// Criterion by which the controller selects a path, default `shortest`.
-    pub path: Optional<PathKind>,
+    pub path: Optional<Criterion>,
     /// Number of paths per peer, for criteria that select several.
     pub limit: Optional<u16>,
     /// Countries that a path must not touch.
@@ -160,9 +160,9 @@ pub struct RequestSettings {
     pub max_answer: Optional<u16>,
 }
 
-crate::words! {
+crate::keywords! {
     /// Criterion by which Jalapeno selects a path.
-    PathKind {
+    Criterion {
         /// Fewest hops.
         Shortest = "shortest",
         /// Least latency.
@@ -182,7 +182,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Objects that the paths of a workload must not share.
     Disjointness {
         /// Paths may share everything.
@@ -196,7 +196,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::keywords! {
     /// Whether other workloads may use the same paths.
     Sharing {
         /// Other workloads may not use them.

@@ -333,14 +333,14 @@ const NOT_HERE: [&str; 17] = [
 ];
 
 /// An enumeration whose values are keywords of the configuration.
-pub trait Word: Copy + 'static {
+pub trait Keyword: Copy + 'static {
     /// All keywords with their values.
-    const WORDS: &'static [(&'static str, Self)];
+    const KEYWORDS: &'static [(&'static str, Self)];
 }
 
-impl<T: Word> Value for T {
+impl<T: Keyword> Value for T {
     fn expected() -> String {
-        let words: Vec<String> = T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let words: Vec<String> = T::KEYWORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         match words.as_slice() {
             [] => String::new(),
             [only] => only.clone(),
@@ -349,10 +349,10 @@ impl<T: Word> Value for T {
         }
     }
     fn from_text(text: &str) -> Result<Self, Refusal> {
-        if let Some((_, value)) = T::WORDS.iter().find(|(word, _)| *word == text) {
+        if let Some((_, value)) = T::KEYWORDS.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
         }
-        let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        let known: Vec<&str> = T::KEYWORDS.iter().map(|(word, _)| *word).collect();
         if NOT_HERE.iter().any(|behavior| behavior.eq_ignore_ascii_case(text)) {
             return Err(Refusal {
                 what: format!("srv6d does not have {text}; known: {}", known.join(", ")),
@@ -380,7 +380,7 @@ pub fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 
 /// Defines an enumeration together with its keywords.
 #[macro_export]
-macro_rules! words {
+macro_rules! keywords {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,18 +388,18 @@ macro_rules! words {
 
         impl $name {
             /// Returns the keyword of this value in the configuration.
-            pub const fn word(self) -> &'static str {
+            pub const fn keyword(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
         }
 
-        impl $crate::Word for $name {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)+];
+        impl $crate::Keyword for $name {
+            const KEYWORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)+];
         }
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.word())
+                serializer.serialize_str(self.keyword())
             }
         }
     };

@@ -27,4 +27,4 @@ pub mod syd;
 pub use allowed::Allowed;
 pub use failure::Failure;
 pub use http::MAX_ANSWER;
-pub use snapshot::{CarrierPath, Cause, Command, Health, Peer, PeerState, PrefixPaths, Snapshot};
+pub use snapshot::{CarrierPath, Cause, Command, Peer, PeerState, PrefixPaths, RequestResults, Snapshot};

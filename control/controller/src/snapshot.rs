@@ -17,7 +17,7 @@ pub struct Snapshot {
     /// Peers by id.
     pub peers: BTreeMap<String, Peer>,
     /// Results of the requests so far.
-    pub health: Health,
+    pub health: RequestResults,
 }
 
 impl Snapshot {
@@ -191,7 +191,7 @@ impl Cause {
 
 /// Results of the requests to a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Health {
+pub struct RequestResults {
     /// Number of rounds that were begun.
     pub attempts: u64,
     /// Number of rounds after which every peer was fresh.
@@ -212,7 +212,7 @@ pub struct Health {
     pub mismatches: u64,
 }
 
-impl Health {
+impl RequestResults {
     /// Counts one failure.
     pub fn failed(&mut self, cause: Cause) {
         *self.failures.entry(cause).or_default() += 1;

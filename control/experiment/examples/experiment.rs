@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use srv6d_experiment::{Outcome, page, parse, simulate, summaries, table};
+use srv6d_experiment::{RunOutcome, page, parse, simulate, summaries, table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         experiment.seeds = seeds.parse()?;
     }
     let begin = Instant::now();
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut outcomes: Vec<RunOutcome> = Vec::new();
     for case in &experiment.cases {
         for mode in &experiment.modes {
             for seed in 1..=experiment.seeds {

@@ -25,12 +25,12 @@ pub(crate) enum Event {
     /// The routing has learnt of a changed link.
     Learnt { step: u32 },
     /// A sender learns what became of a packet.
-    Answer(Answer),
+    Feedback(Feedback),
 }
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Answer {
+pub(crate) struct Feedback {
     pub queue_pair: u32,
     pub sequence: u32,
     pub is_lost: bool,
@@ -42,7 +42,7 @@ type Numbered<T> = (Ps, u64, T);
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<Numbered<Event>>>,
-    answers: VecDeque<Numbered<Answer>>,
+    answers: VecDeque<Numbered<Feedback>>,
     made: u64,
 }
 
@@ -54,7 +54,7 @@ impl Agenda {
     }
 
     /// Adds an answer. It is not before those that have been added.
-    pub fn answer(&mut self, at: Ps, answer: Answer) {
+    pub fn answer(&mut self, at: Ps, answer: Feedback) {
         self.made += 1;
         self.answers.push_back((at, self.made, answer));
     }
@@ -65,7 +65,7 @@ impl Agenda {
         let of_answers = self.answers.front().map(|(at, number, _)| (*at, *number));
         let is_answer = of_answers.is_some_and(|answer| of_heap.is_none_or(|other| answer < other));
         if is_answer {
-            return self.answers.pop_front().map(|(at, _, answer)| (at, Event::Answer(answer)));
+            return self.answers.pop_front().map(|(at, _, answer)| (at, Event::Feedback(answer)));
         }
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn events_come_by_time_and_then_in_the_order_in_which_they_were_made() {
         let mut agenda = Agenda::default();
-        let answer = |sequence| Answer { queue_pair: 0, sequence, is_lost: false };
+        let answer = |sequence| Feedback { queue_pair: 0, sequence, is_lost: false };
         agenda.add(20, Event::Sample);
         agenda.answer(10, answer(1));
         agenda.add(10, Event::Release { port: 9 });
@@ -91,11 +91,11 @@ mod tests {
         agenda.answer(20, answer(2));
         let order: Vec<(Ps, Event)> = std::iter::from_fn(|| agenda.next()).collect();
         let expected = [
-            (10, Event::Answer(answer(1))),
+            (10, Event::Feedback(answer(1))),
             (10, Event::Release { port: 9 }),
             (10, Event::Release { port: 3 }),
             (20, Event::Sample),
-            (20, Event::Answer(answer(2))),
+            (20, Event::Feedback(answer(2))),
         ];
         assert_eq!((order.as_slice(), agenda.made()), (&expected[..], 5));
     }

@@ -4,7 +4,7 @@ use srv6d_emulate::Refusal;
 
 use crate::agenda::{Event, Ps};
 use crate::failure::RunError;
-use crate::settings::{Direction, Way};
+use crate::settings::{ChoiceRule, Direction};
 use crate::shape::Place;
 use crate::simulation::{Packet, Simulation};
 
@@ -63,7 +63,7 @@ impl Simulation<'_> {
         let rate = |direction| if change.is_faulty { fault.port(healthy, direction).rate } else { healthy.rate };
         let rates = [Direction::Up, Direction::Down].map(rate);
         self.leaves.learn([fault.leaf, fault.spine], rates, !(change.is_faulty && fault.is_outage()));
-        if self.mode.way == Way::Placed {
+        if self.mode.rule == ChoiceRule::Placed {
             // Without a placement, the paths stay as they are.
             let _ = self.place();
         }

@@ -4,14 +4,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use srv6d_balance::{Adaptive, BandScale, Flows, Mode as PolicyMode, Policy, Reactive, Sampler};
+use srv6d_balance::{Adaptive, BandScale, Flows, Policy, PolicyMode, Reactive, Sampler};
 use srv6d_config::{BandRule, EcnProfile, Errors, Findings, Optional, ShortTime, Source, Spanned, parse_record};
 
 use crate::bounds;
 use crate::schema::{
-    CaseTable, DirectionWord, EcnWord, FabricTable, FaultTable, FaultWord, File, ModeTable, TrafficWord, WayWord,
+    CaseTable, ChoiceKeyword, DirectionKeyword, EcnKeyword, FabricTable, FaultKeyword, FaultTable, File, ModeTable,
+    TrafficKeyword,
 };
-use crate::settings::{Case, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic, Way};
+use crate::settings::{Case, ChoiceRule, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic};
 use crate::traffic::most_senders;
 
 const DEFAULT_SEEDS: u64 = 12;
@@ -94,7 +95,7 @@ fn fabric(table: &FabricTable, found: &mut Findings) -> Fabric {
         delay: table.delay.as_ref().map_or(Duration::from_micros(50), |delay| delay.get_ref().0),
         frame: or(&table.frame, 1554),
         queue: or(&table.queue, 256_000),
-        ecn: or(&table.ecn, EcnWord::Lab).profile().map(EcnProfile::rule),
+        ecn: or(&table.ecn, EcnKeyword::Lab).profile().map(EcnProfile::rule),
         window: or(&table.window, 60_000),
     };
     let span = |keys: [Option<Range<usize>>; 2]| keys.into_iter().flatten().next().unwrap_or(0..0);
@@ -138,7 +139,7 @@ fn case(table: &CaseTable, fabric: &Fabric, found: &mut Findings) -> Case {
 fn traffic(table: &CaseTable, leaves: u32, hosts: u32, found: &mut Findings) -> Traffic {
     let most = most_senders(leaves, hosts);
     if let Some(senders) = &table.senders {
-        if *table.traffic.get_ref() != TrafficWord::Incast {
+        if *table.traffic.get_ref() != TrafficKeyword::Incast {
             let fix = "remove it, or write traffic = \"incast\"";
             found.error(senders.span(), "[[case]] senders", "only an incast has senders", fix);
         } else if *senders.get_ref() > most {
@@ -147,10 +148,10 @@ fn traffic(table: &CaseTable, leaves: u32, hosts: u32, found: &mut Findings) -> 
         }
     }
     match table.traffic.get_ref() {
-        TrafficWord::Permutation => Traffic::Permutation,
-        TrafficWord::Ring => Traffic::Ring,
-        TrafficWord::AllToAll => Traffic::AllToAll,
-        TrafficWord::Incast => Traffic::Incast { senders: or(&table.senders, most.clamp(1, 16)) },
+        TrafficKeyword::Permutation => Traffic::Permutation,
+        TrafficKeyword::Ring => Traffic::Ring,
+        TrafficKeyword::AllToAll => Traffic::AllToAll,
+        TrafficKeyword::Incast => Traffic::Incast { senders: or(&table.senders, most.clamp(1, 16)) },
     }
 }
 
@@ -167,21 +168,21 @@ fn fault(table: &FaultTable, fabric: &Fabric, found: &mut Findings) -> Fault {
     let share = |default| table.share.as_ref().map_or(default, |share| share.get_ref().0);
     let second = Duration::from_secs(1);
     let kind = match table.kind.get_ref() {
-        FaultWord::Slow => FaultKind::Slow(slow_share(table, fabric, share(0.25), found)),
-        FaultWord::Down => FaultKind::Down,
-        FaultWord::BlackHole => FaultKind::BlackHole,
-        FaultWord::Lossy => FaultKind::Lossy(share(0.05)),
-        FaultWord::Flap => FaultKind::Flap { up: time(&table.up, second), down: time(&table.down, second) },
+        FaultKeyword::Slow => FaultKind::Slow(slow_share(table, fabric, share(0.25), found)),
+        FaultKeyword::Down => FaultKind::Down,
+        FaultKeyword::BlackHole => FaultKind::BlackHole,
+        FaultKeyword::Lossy => FaultKind::Lossy(share(0.05)),
+        FaultKeyword::Flap => FaultKind::Flap { up: time(&table.up, second), down: time(&table.down, second) },
     };
     let at = time(&table.at, Duration::ZERO);
     let until = table.until.as_ref().map(|until| until.get_ref().0);
     if let Some(written) = table.until.as_ref().filter(|until| until.get_ref().0 <= at) {
         found.error(written.span(), "fault until", "the fault would end before it begins", "write a time behind `at`");
     }
-    let direction = match or(&table.direction, DirectionWord::Both) {
-        DirectionWord::Both => Direction::Both,
-        DirectionWord::Up => Direction::Up,
-        DirectionWord::Down => Direction::Down,
+    let direction = match or(&table.direction, DirectionKeyword::Both) {
+        DirectionKeyword::Both => Direction::Both,
+        DirectionKeyword::Up => Direction::Up,
+        DirectionKeyword::Down => Direction::Down,
     };
     let (leaf, spine) = (or(&table.leaf, 0), or(&table.spine, 0));
     Fault { kind, leaf, spine, direction, at, until, reaction: time(&table.reaction, DEFAULT_REACTION) }
@@ -190,15 +191,15 @@ fn fault(table: &FaultTable, fabric: &Fabric, found: &mut Findings) -> Fault {
 /// Refuses keys of other kinds of faults.
 fn keys_of_fault(table: &FaultTable, found: &mut Findings) {
     let kind = *table.kind.get_ref();
-    let is_flap = kind == FaultWord::Flap;
-    let has_share = matches!(kind, FaultWord::Slow | FaultWord::Lossy);
+    let is_flap = kind == FaultKeyword::Flap;
+    let has_share = matches!(kind, FaultKeyword::Slow | FaultKeyword::Lossy);
     for (key, span, belongs) in [
         ("share", table.share.as_ref().map(Spanned::span), has_share),
         ("up", table.up.as_ref().map(Spanned::span), is_flap),
         ("down", table.down.as_ref().map(Spanned::span), is_flap),
     ] {
         if let Some(span) = span.filter(|_| !belongs) {
-            let what = format!("kind \"{}\" does not use `{key}`", kind.word());
+            let what = format!("kind \"{}\" does not use `{key}`", kind.keyword());
             found.error(span, &format!("fault {key}"), what, "remove it");
         }
     }
@@ -218,22 +219,22 @@ fn slow_share(table: &FaultTable, fabric: &Fabric, share: f64, found: &mut Findi
 
 fn mode(table: &ModeTable, found: &mut Findings) -> Mode {
     keys_of_mode(table, found);
-    let way = match table.way.get_ref() {
-        WayWord::Hash => Way::Hash,
-        WayWord::Weighted => Way::Weighted,
-        WayWord::Placed => Way::Placed,
-        WayWord::Flowlet => by_state(table, PolicyMode::Flowlet),
-        WayWord::Adaptive => {
+    let rule = match table.choose.get_ref() {
+        ChoiceKeyword::Hash => ChoiceRule::Hash,
+        ChoiceKeyword::Weighted => ChoiceRule::Weighted,
+        ChoiceKeyword::Placed => ChoiceRule::Placed,
+        ChoiceKeyword::Flowlet => by_state(table, PolicyMode::Flowlet),
+        ChoiceKeyword::Adaptive => {
             by_state(table, PolicyMode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table) }))
         }
     };
-    Mode { name: table.name.get_ref().clone(), queue_pairs: or(&table.queue_pairs, 1), way }
+    Mode { name: table.name.get_ref().clone(), queue_pairs: or(&table.queue_pairs, 1), rule }
 }
 
-fn by_state(table: &ModeTable, mode: PolicyMode) -> Way {
+fn by_state(table: &ModeTable, mode: PolicyMode) -> ChoiceRule {
     let gap = time(&table.gap, Duration::from_nanos(Policy::GAP));
     let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
-    Way::ByState {
+    ChoiceRule::ByState {
         policy: Policy { gap, mode },
         sample: time(&table.sample, DEFAULT_SAMPLE),
         rate_weight: or(&table.rate_weight, Sampler::RATE_WEIGHT),
@@ -243,9 +244,9 @@ fn by_state(table: &ModeTable, mode: PolicyMode) -> Way {
 
 /// Refuses keys of other ways of choosing.
 fn keys_of_mode(table: &ModeTable, found: &mut Findings) {
-    let way = *table.way.get_ref();
-    let is_adaptive = way == WayWord::Adaptive;
-    let has_flows = is_adaptive || way == WayWord::Flowlet;
+    let rule = *table.choose.get_ref();
+    let is_adaptive = rule == ChoiceKeyword::Adaptive;
+    let has_flows = is_adaptive || rule == ChoiceKeyword::Flowlet;
     for (key, span, belongs) in [
         ("gap", table.gap.as_ref().map(Spanned::span), has_flows),
         ("flows", table.flows.as_ref().map(Spanned::span), has_flows),
@@ -254,10 +255,10 @@ fn keys_of_mode(table: &ModeTable, found: &mut Findings) {
         ("high", table.high.as_ref().map(Spanned::span), is_adaptive),
         ("rate_weight", table.rate_weight.as_ref().map(Spanned::span), is_adaptive),
         ("sample", table.sample.as_ref().map(Spanned::span), is_adaptive),
-        ("reactive", table.reactive.as_ref().map(|_| table.way.span()), is_adaptive),
+        ("reactive", table.reactive.as_ref().map(|_| table.choose.span()), is_adaptive),
     ] {
         if let Some(span) = span.filter(|_| !belongs) {
-            let what = format!("choose = \"{}\" does not use `{key}`", way.word());
+            let what = format!("choose = \"{}\" does not use `{key}`", rule.keyword());
             found.error(span, &format!("[[mode]] {key}"), what, "remove it");
         }
     }
@@ -270,7 +271,7 @@ fn scale(table: &ModeTable, found: &mut Findings) -> BandScale {
         BandRule::Relative => {
             if low >= high {
                 let what = format!("`low` = {low} is not below `high` = {high}");
-                found.error(table.way.span(), "[[mode]]", what, "write low = 200 and high = 900");
+                found.error(table.choose.span(), "[[mode]]", what, "write low = 200 and high = 900");
             }
             BandScale::Relative { low, high }
         }

@@ -40,6 +40,6 @@ pub use failure::RunError;
 pub use file::parse;
 pub use page::page;
 pub use result::{Drops, Percentiles, Run};
-pub use settings::{Case, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic, Way};
-pub use simulation::{Load, Outcome, Packets, simulate};
+pub use settings::{Case, ChoiceRule, DilationError, Direction, Experiment, Fabric, Fault, FaultKind, Mode, Traffic};
+pub use simulation::{Load, Packets, RunOutcome, simulate};
 pub use summary::{Summary, summaries, table};

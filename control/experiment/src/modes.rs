@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use srv6d_balance::{Chooser, Flows, Sample, Sampler};
 use srv6d_fib::{Groups, SLOTS, Spread, Spreader};
-use srv6d_placement::{self as placement, Constraints, Demand, Flow, Kind, Node, NodeId, PlaceError};
+use srv6d_placement::{self as placement, Constraints, Demand, Flow, Node, NodeId, NodeKind, PlaceError};
 use srv6d_srv6::flow::FlowHash;
 use srv6d_srv6::{Choosing, PortState};
 
 use crate::job::Job;
 use crate::rows::Rows;
-use crate::settings::{Fabric, Way};
+use crate::settings::{ChoiceRule, Fabric};
 use crate::shape::Shape;
 
 /// Bits per second of a unit of capacity.
@@ -35,7 +35,7 @@ pub(crate) struct Known {
 /// All leaves, choosing.
 pub(crate) struct Leaves {
     shape: Shape,
-    way: Way,
+    rule: ChoiceRule,
     /// By pair of leaf and spine.
     links: Rows<Link>,
     /// One group for each pair of leaves. A member is a spine.
@@ -49,11 +49,11 @@ pub(crate) struct Leaves {
 
 impl Leaves {
     /// Creates leaves whose choices depend on `seed`.
-    pub fn new(fabric: &Fabric, way: Way, seed: u64) -> Self {
+    pub fn new(fabric: &Fabric, rule: ChoiceRule, seed: u64) -> Self {
         let shape = fabric.shape();
         let capacity = u32::try_from(fabric.link_rate / UNIT).unwrap_or(u32::MAX);
-        let (choosers, samplers) = match way {
-            Way::ByState { flows, rate_weight, .. } => (
+        let (choosers, samplers) = match rule {
+            ChoiceRule::ByState { flows, rate_weight, .. } => (
                 Rows::of(shape.leaves, |leaf| Chooser::new(Flows::of(flows), seed << 32 | u64::from(leaf))),
                 Rows::of(shape.pairs(), |_| sampler(fabric, rate_weight)),
             ),
@@ -61,7 +61,7 @@ impl Leaves {
         };
         let links = Rows::of(shape.pairs(), |_| Link { capacities: [capacity; 2], is_up: true });
         let groups = Groups::default();
-        let mut leaves = Self { shape, way, links, groups, spreader: Spreader::default(), choosers, samplers };
+        let mut leaves = Self { shape, rule, links, groups, spreader: Spreader::default(), choosers, samplers };
         let equal = leaves.spread_of(0);
         for _ in 0..shape.leaves * shape.leaves {
             leaves.groups.push(&equal);
@@ -74,7 +74,7 @@ impl Leaves {
     pub fn spine(&mut self, [leaf, to]: [u32; 2], flow: FlowHash, now: u64) -> u32 {
         let group = leaf * self.shape.leaves + to;
         let by_hash = |groups: &Groups| groups.member(group, || flow.pick(SLOTS)).unwrap_or_default();
-        let Way::ByState { policy, .. } = &self.way else { return by_hash(&self.groups) };
+        let ChoiceRule::ByState { policy, .. } = &self.rule else { return by_hash(&self.groups) };
         let members = match self.groups.get(group).unwrap_or_default() {
             [only] => return *only,
             members => members,
@@ -95,7 +95,7 @@ impl Leaves {
 
     /// Sets the rate of the port of a leaf to a spine. The leaf sees it at once.
     pub fn set_rate(&mut self, fabric: &Fabric, [leaf, spine]: [u32; 2], rate: u64) {
-        if let Way::ByState { rate_weight, .. } = self.way {
+        if let ChoiceRule::ByState { rate_weight, .. } = self.rule {
             self.samplers[self.shape.pair(leaf, spine)].change(rate, full_queue(fabric), rate_weight);
         }
     }
@@ -126,8 +126,8 @@ impl Leaves {
     fn spread_of(&mut self, group: u32) -> Spread {
         let [from, to] = [group / self.shape.leaves, group % self.shape.leaves];
         let link = |leaf, spine| self.links[self.shape.pair(leaf, spine)];
-        let weight = |spine| match self.way {
-            Way::Weighted => {
+        let weight = |spine| match self.rule {
+            ChoiceRule::Weighted => {
                 let ([up, _], [_, down]) = (link(from, spine).capacities, link(to, spine).capacities);
                 up.min(down)
             }
@@ -172,9 +172,9 @@ impl Leaves {
         let mut nodes = |name: &str, kind, count| -> Vec<NodeId> {
             (0..count).filter_map(|number| fabric.add_node(Node::new(format!("{name}{number:05}"), kind))).collect()
         };
-        let spines = nodes("spine", Kind::Switch, self.shape.spines);
-        let leaves = nodes("leaf", Kind::Switch, self.shape.leaves);
-        let hosts = nodes("host", Kind::Host, self.shape.host_count());
+        let spines = nodes("spine", NodeKind::Switch, self.shape.spines);
+        let leaves = nodes("leaf", NodeKind::Switch, self.shape.leaves);
+        let hosts = nodes("host", NodeKind::Host, self.shape.host_count());
         for ((leaf, spine), link) in pairs(&leaves, &spines).zip(self.links.as_slice()) {
             for (id, capacity) in fabric.connect(leaf, spine, 1).into_iter().zip(link.capacities) {
                 let direction = fabric.link_mut(id);

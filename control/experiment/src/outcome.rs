@@ -5,7 +5,7 @@ use crate::agenda::{PS_PER_SECOND, Ps};
 use crate::faults::ps;
 use crate::job::Job;
 use crate::result::{Drops, Percentiles, Run};
-use crate::simulation::{Load, Outcome, Simulation};
+use crate::simulation::{Load, RunOutcome, Simulation};
 
 const MS_PER_SECOND: f64 = 1000.0;
 
@@ -24,7 +24,7 @@ fn share(part: u64, whole: u64) -> f64 {
 
 impl Simulation<'_> {
     /// Returns the outcome of a run that ended at this time.
-    pub(crate) fn outcome(self, end: Ps) -> Outcome {
+    pub(crate) fn outcome(self, end: Ps) -> RunOutcome {
         let completions_ms = self.completions();
         let transfers = self.jobs.as_slice().len();
         let is_complete = self.tally.complete == transfers;
@@ -50,7 +50,7 @@ impl Simulation<'_> {
             recovery_ms: self.tally.last_loss.map(|last| ms(last.saturating_sub(begin))),
             events: self.agenda.made(),
         };
-        Outcome { run, completions_ms, load: self.load() }
+        RunOutcome { run, completions_ms, load: self.load() }
     }
 
     /// Returns the completion times of all transfers, in ascending order.

@@ -5,7 +5,7 @@ use srv6d_report::{Bar, Chart, Document, Group, HeatMap, HeatRow, Line, Mark, Pl
 
 use crate::result::Run;
 use crate::settings::{Experiment, Fabric};
-use crate::simulation::{Load, Outcome};
+use crate::simulation::{Load, RunOutcome};
 use crate::summary::{Summary, summaries, table};
 
 /// Points of a line of completion times.
@@ -14,7 +14,7 @@ const POINTS: usize = 100;
 const TICKS: u32 = 5;
 
 /// Returns the page of an experiment. `command` repeats it.
-pub fn page(experiment: &Experiment, outcomes: &[Outcome], command: &str) -> Document {
+pub fn page(experiment: &Experiment, outcomes: &[RunOutcome], command: &str) -> Document {
     let runs: Vec<Run> = outcomes.iter().map(|outcome| outcome.run.clone()).collect();
     let summaries = summaries(&runs);
     let section = |case: &crate::Case| section(&case.name, &summaries, outcomes);
@@ -42,9 +42,9 @@ fn described(fabric: &Fabric) -> String {
     )
 }
 
-fn section(case: &str, summaries: &[Summary], outcomes: &[Outcome]) -> Section {
+fn section(case: &str, summaries: &[Summary], outcomes: &[RunOutcome]) -> Section {
     let of_case: Vec<&Summary> = summaries.iter().filter(|summary| summary.case == case).collect();
-    let outcomes: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.run.case == case).collect();
+    let outcomes: Vec<&RunOutcome> = outcomes.iter().filter(|outcome| outcome.run.case == case).collect();
     let modes = of_case.iter().map(|summary| summary.mode.as_str());
     let loads = modes.clone().filter_map(|mode| {
         let watched =
@@ -94,10 +94,10 @@ fn sides(summaries: &[&Summary]) -> Chart {
 }
 
 /// Returns a plot of the share of transfers that were complete after a time.
-fn completions<'m>(modes: impl Iterator<Item = &'m str>, outcomes: &[&Outcome]) -> Plot {
+fn completions<'m>(modes: impl Iterator<Item = &'m str>, outcomes: &[&RunOutcome]) -> Plot {
     let mut highest: f64 = 0.0;
     let mut line = |(number, mode): (usize, &str)| {
-        let runs: Vec<&&Outcome> = outcomes.iter().filter(|outcome| outcome.run.mode == mode).collect();
+        let runs: Vec<&&RunOutcome> = outcomes.iter().filter(|outcome| outcome.run.mode == mode).collect();
         let mut times: Vec<f64> = runs.iter().flat_map(|outcome| outcome.completions_ms.iter().copied()).collect();
         times.sort_unstable_by(f64::total_cmp);
         highest = times.last().copied().unwrap_or(0.0).max(highest);

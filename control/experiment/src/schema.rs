@@ -40,7 +40,7 @@ pub(crate) struct FabricTable {
     pub delay: Optional<WireTime>,
     pub frame: Optional<u32>,
     pub queue: Optional<u64>,
-    pub ecn: Optional<EcnWord>,
+    pub ecn: Optional<EcnKeyword>,
     pub window: Optional<u64>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct FabricTable {
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseTable {
     pub name: Spanned<String>,
-    pub traffic: Spanned<TrafficWord>,
+    pub traffic: Spanned<TrafficKeyword>,
     pub bytes: Spanned<u64>,
     pub hosts: Optional<u32>,
     pub spread: Optional<ShortTime>,
@@ -60,13 +60,13 @@ pub(crate) struct CaseTable {
 /// `fault` of `[[case]]`.
 #[derive(Debug, Serialize)]
 pub(crate) struct FaultTable {
-    pub kind: Spanned<FaultWord>,
+    pub kind: Spanned<FaultKeyword>,
     pub share: Optional<Share>,
     pub up: Optional<ShortTime>,
     pub down: Optional<ShortTime>,
     pub leaf: Optional<u32>,
     pub spine: Optional<u32>,
-    pub direction: Optional<DirectionWord>,
+    pub direction: Optional<DirectionKeyword>,
     pub at: Optional<ShortTime>,
     pub until: Optional<ShortTime>,
     pub reaction: Optional<ShortTime>,
@@ -76,7 +76,7 @@ pub(crate) struct FaultTable {
 #[derive(Debug, Serialize)]
 pub(crate) struct ModeTable {
     pub name: Spanned<String>,
-    pub way: Spanned<WayWord>,
+    pub choose: Spanned<ChoiceKeyword>,
     pub queue_pairs: Optional<u32>,
     pub gap: Optional<ShortTime>,
     pub flows: Optional<usize>,
@@ -88,9 +88,9 @@ pub(crate) struct ModeTable {
     pub reactive: Option<Reactive>,
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// Whether and how switches mark packets.
-    EcnWord {
+    EcnKeyword {
         /// They do not.
         Off = "off",
         /// As in labs.
@@ -102,7 +102,7 @@ srv6d_config::words! {
     }
 }
 
-impl EcnWord {
+impl EcnKeyword {
     /// Returns the rule of marking.
     pub const fn profile(self) -> Option<EcnProfile> {
         match self {
@@ -114,9 +114,9 @@ impl EcnWord {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// Who sends to whom.
-    TrafficWord {
+    TrafficKeyword {
         /// Each host to one other.
         Permutation = "permutation",
         /// All-reduce in a ring.
@@ -128,9 +128,9 @@ srv6d_config::words! {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// What is wrong with a link.
-    FaultWord {
+    FaultKeyword {
         /// It has a share of its rate.
         Slow = "slow",
         /// It is down.
@@ -144,9 +144,9 @@ srv6d_config::words! {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// Directions that a fault affects.
-    DirectionWord {
+    DirectionKeyword {
         /// Both.
         Both = "both",
         /// From the leaf to the spine.
@@ -156,9 +156,9 @@ srv6d_config::words! {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// How paths are chosen.
-    WayWord {
+    ChoiceKeyword {
         /// By the hash.
         Hash = "hash",
         /// By the hash, in the proportion of capacities.
@@ -243,7 +243,7 @@ impl Record for ModeTable {
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
         let name = table.required("name");
-        let way = table.required("choose");
+        let choose = table.required("choose");
         let queue_pairs = table.number("queue_pairs", 1..=MOST_QUEUE_PAIRS);
         let gap = table.optional("gap");
         let flows = table.number("flows", srv6d_balance::Flows::LEAST as u64..=srv6d_balance::Flows::MOST as u64);
@@ -253,6 +253,18 @@ impl Record for ModeTable {
         let rate_weight = table.number("rate_weight", 0..=100);
         let sample = table.optional("sample");
         let reactive = table.optional_record("reactive");
-        Some(Self { name: name?, way: way?, queue_pairs, gap, flows, band, low, high, rate_weight, sample, reactive })
+        Some(Self {
+            name: name?,
+            choose: choose?,
+            queue_pairs,
+            gap,
+            flows,
+            band,
+            low,
+            high,
+            rate_weight,
+            sample,
+            reactive,
+        })
     }
 }

@@ -137,13 +137,13 @@ pub struct Mode {
     pub name: String,
     /// Number of queue pairs that share a transfer.
     pub queue_pairs: u32,
-    /// The way of choosing.
-    pub way: Way,
+    /// How it chooses.
+    pub rule: ChoiceRule,
 }
 
-/// A way of choosing paths.
+/// How a path is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum ChoiceRule {
     /// The hash picks one of equal members.
     Hash,
     /// The hash picks a member in the proportion of the path's capacity.
@@ -205,7 +205,7 @@ impl Experiment {
             }
         }
         for mode in &mut self.modes {
-            if let Way::ByState { policy, .. } = &mut mode.way {
+            if let ChoiceRule::ByState { policy, .. } = &mut mode.rule {
                 policy.gap = policy.gap.saturating_mul(factor.into());
             }
         }
@@ -224,8 +224,8 @@ impl Experiment {
             });
             of_fault.chain([&mut case.spread])
         });
-        let of_modes = self.modes.iter_mut().filter_map(|mode| match &mut mode.way {
-            Way::ByState { sample, .. } => Some(sample),
+        let of_modes = self.modes.iter_mut().filter_map(|mode| match &mut mode.rule {
+            ChoiceRule::ByState { sample, .. } => Some(sample),
             _ => None,
         });
         of_cases.chain(of_modes)

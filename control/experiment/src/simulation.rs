@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 use srv6d_balance::Sample;
-use srv6d_emulate::{Draws, Emulation, Offered, Port, Refusal};
+use srv6d_emulate::{Draws, EmulatedLink, Emulation, Offered, Refusal};
 use srv6d_srv6::flow::Seed;
 
-use crate::agenda::{Agenda, Answer, Event, PS_PER_NS, PS_PER_SECOND, Ps};
+use crate::agenda::{Agenda, Event, Feedback, PS_PER_NS, PS_PER_SECOND, Ps};
 use crate::exact::Exact;
 use crate::failure::RunError;
 use crate::faults::ps;
@@ -15,9 +15,9 @@ use crate::modes::Leaves;
 use crate::queue_pair::{Cut, Endpoints, QueuePair, flow_hash};
 use crate::result::Run;
 use crate::rows::Rows;
-use crate::settings::{Case, Experiment, Fabric, Mode, Way};
+use crate::settings::{Case, ChoiceRule, Experiment, Fabric, Mode};
 use crate::shape::{Place, Shape};
-use crate::tally::Tally;
+use crate::tally::RunCounts;
 use crate::traffic;
 
 /// ECN fields of a packet whose transport supports ECN, and of one that met congestion.
@@ -56,7 +56,7 @@ pub enum Packets {
 
 /// What a run has brought.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The result.
     pub run: Run,
     /// Completion times of all transfers in milliseconds, in ascending order.
@@ -85,7 +85,7 @@ pub fn simulate(
     packets: Packets,
     watch: bool,
     observe: &mut dyn FnMut(f64),
-) -> Result<Outcome, RunError> {
+) -> Result<RunOutcome, RunError> {
     let mut simulation = Simulation::new(&experiment.fabric, case, mode, seed)?;
     if watch {
         simulation.watch();
@@ -119,7 +119,7 @@ pub(crate) struct Simulation<'e> {
     /// Time that an answer takes.
     answer_time: Ps,
     pub agenda: Agenda,
-    pub tally: Tally,
+    pub tally: RunCounts,
     /// Ideal time in seconds.
     pub ideal: f64,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Simulation<'e> {
 /// A port with what belongs to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ported {
-    pub port: Port<Packet>,
+    pub port: EmulatedLink<Packet>,
     draws: Draws,
     /// Time of its event. Other events of the port are out of date.
     due: Option<Ps>,
@@ -149,14 +149,14 @@ impl<'e> Simulation<'e> {
             ideal: traffic::ideal(case, &jobs, fabric.host_rate),
             jobs: Rows::default(),
             queue_pairs: Rows::default(),
-            leaves: Leaves::new(fabric, mode.way, seed),
+            leaves: Leaves::new(fabric, mode.rule, seed),
             exact: None,
             failure: None,
             cut: Cut::of(case.bytes, mode.queue_pairs, fabric.frame),
             window: u32::try_from((fabric.window / frame).max(1)).unwrap_or(u32::MAX),
             answer_time: HOPS * ps(fabric.delay),
             agenda: Agenda::default(),
-            tally: Tally::default(),
+            tally: RunCounts::default(),
         };
         for job in jobs {
             simulation.add(job, &mut random);
@@ -187,10 +187,10 @@ impl<'e> Simulation<'e> {
             Some(change) => self.agenda.add(change.at, Event::Change { step: 0 }),
             None => {}
         }
-        if self.mode.way == Way::Placed {
+        if self.mode.rule == ChoiceRule::Placed {
             self.place()?;
         }
-        if let Way::ByState { sample, .. } = self.mode.way {
+        if let ChoiceRule::ByState { sample, .. } = self.mode.rule {
             self.agenda.add(ps(sample), Event::Sample);
         }
         Ok(())
@@ -199,7 +199,7 @@ impl<'e> Simulation<'e> {
     /// Makes a node of everything that forwards, so that packets become real frames.
     fn use_frames(&mut self) -> Result<(), RunError> {
         let mut exact =
-            self.with_knowledge(|knowledge| Exact::new(self.fabric, self.mode.way, self.seed, knowledge))?;
+            self.with_knowledge(|knowledge| Exact::new(self.fabric, self.mode.rule, self.seed, knowledge))?;
         for port in self.faulty().into_iter().flatten() {
             let Ported { port: record, .. } = &self.ports[port];
             exact.set_link(port, *record.emulation(), record.is_up());
@@ -261,7 +261,7 @@ impl<'e> Simulation<'e> {
             }
             Event::Release { port } => self.release(port, now),
             Event::Round { node } => self.round(node, now),
-            Event::Answer(Answer { queue_pair, sequence, is_lost }) => {
+            Event::Feedback(Feedback { queue_pair, sequence, is_lost }) => {
                 self.queue_pairs[queue_pair].answered(sequence, is_lost);
                 self.send(queue_pair, now);
             }
@@ -333,7 +333,7 @@ impl<'e> Simulation<'e> {
     }
 
     pub fn answer(&mut self, Packet { queue_pair, sequence, .. }: Packet, is_lost: bool, now: Ps) {
-        self.agenda.answer(now + self.answer_time, Answer { queue_pair, sequence, is_lost });
+        self.agenda.answer(now + self.answer_time, Feedback { queue_pair, sequence, is_lost });
     }
 
     /// Hands on all packets that are at the other end of a port.
@@ -380,7 +380,7 @@ impl<'e> Simulation<'e> {
     /// Returns the spine of a packet between two leaves.
     fn spine(&mut self, leaves: [u32; 2], queue_pair: u32, now: Ps) -> u32 {
         let pair = &mut self.queue_pairs[queue_pair];
-        if let (Way::Placed, Some(spine)) = (self.mode.way, pair.spine) {
+        if let (ChoiceRule::Placed, Some(spine)) = (self.mode.rule, pair.spine) {
             return spine;
         }
         let spine = self.leaves.spine(leaves, pair.flow, now / PS_PER_NS);
@@ -421,7 +421,7 @@ impl<'e> Simulation<'e> {
     }
 
     fn sample(&mut self, now: Ps) {
-        let Way::ByState { sample, .. } = self.mode.way else { return };
+        let ChoiceRule::ByState { sample, .. } = self.mode.rule else { return };
         self.agenda.add(now + ps(sample), Event::Sample);
         if self.exact.is_some() {
             return (0..self.shape.leaves).for_each(|leaf| self.wake(leaf, now));
@@ -440,5 +440,5 @@ fn ported(fabric: &Fabric, number: u32, seed: u64) -> Ported {
     let shape = fabric.shape();
     let emulation = fabric.port_at(shape.place(number));
     let draws = Draws::named(&format!("{} {seed}", shape.name(number)));
-    Ported { port: Port::new(emulation, 0), draws, due: None }
+    Ported { port: EmulatedLink::new(emulation, 0), draws, due: None }
 }

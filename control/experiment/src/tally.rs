@@ -5,7 +5,7 @@ use crate::heat::Heat;
 
 /// Counts of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct RunCounts {
     /// Packets that arrived.
     pub arrived: u64,
     /// Packets that arrived behind a later one of their queue pair. Those that were sent again do not count.

@@ -42,13 +42,13 @@ pub enum FrameError {
 
 /// Collects received bytes and returns each frame when it is complete.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameReader {
     bytes: Vec<u8>,
     /// Position of the first frame that has not been returned yet.
     start: usize,
 }
 
-impl Frames {
+impl FrameReader {
     /// Appends received bytes.
     pub fn push(&mut self, received: &[u8]) {
         self.bytes.drain(..self.start);

@@ -2,7 +2,7 @@
 //! netlink messages, in two dialects.
 //!
 //! ```text
-//! bytes ─► Frames ─► messages ─► decode ─► Event ─► Rib ─► routes, next hops resolved
+//! bytes ─► FrameReader ─► messages ─► decode ─► Event ─► Rib ─► routes, next hops resolved
 //!           frame.rs              event.rs           rib.rs
 //! ```
 //!
@@ -33,6 +33,6 @@ pub use event::{
     Action, Decoded, Dialect, Encap, EncapMode, Event, Hop, Ignored, LocalSid, Malformed, Message, NextHop, Route,
     RouteKey, Seg6Local, Target, Vrf, decode,
 };
-pub use frame::{FrameError, Frames, messages};
+pub use frame::{FrameError, FrameReader, messages};
 pub use limits::{Limits, OBJECTS_PER_ROUTE};
 pub use rib::{Announced, Refused, Resolved, Rib};

@@ -18,7 +18,7 @@ use super::outage::{self, Failure};
 use super::restart;
 use super::screen::{GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
-use super::topology::{Kind, Node, Role, Topology, Via};
+use super::topology::{Forwarder, Node, Role, Topology, Via};
 use super::traffic::{UdpReport, UdpSent};
 
 /// Datagrams per second of each stream, so few that a busy machine keeps up; their size in bytes; and the number of
@@ -244,7 +244,7 @@ impl Demo<'_> {
     /// Number of packets that all nodes except this one have lost to full rings until now.
     fn full_rings(&self, spine: &Node) -> Result<u64, LabError> {
         let mut lost = 0;
-        for node in self.lab.topology.nodes().filter(|node| node.kind == Kind::Srv6d && node.name != spine.name) {
+        for node in self.lab.topology.nodes().filter(|node| node.kind == Forwarder::Srv6d && node.name != spine.name) {
             if let Response::Ports(ports) = self.lab.ask(&node.name, &Request::Show { topic: Topic::Ports })? {
                 lost += ports.iter().map(|port| port.rx_lost + port.tx_lost).sum::<u64>();
             }

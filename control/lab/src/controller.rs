@@ -10,7 +10,7 @@ use ipnet::Ipv6Net;
 use serde_json::{Map, Value, json};
 
 use super::error::LabError;
-use super::topology::{Behavior, Kind, Node, Role, Sid, Topology};
+use super::topology::{Behavior, Forwarder, Node, Role, Sid, Topology};
 
 /// Name of the controller's node.
 pub const NODE: &str = "controller";
@@ -50,7 +50,7 @@ pub fn links(topology: &Topology) -> Vec<Link<'_>> {
 
 /// Whether the node's paths come from the controller.
 pub fn asks(topology: &Topology, node: &Node) -> bool {
-    topology.controller.is_some() && node.kind == Kind::Srv6d && node.role == Role::Host && !node.steer.is_empty()
+    topology.controller.is_some() && node.kind == Forwarder::Srv6d && node.role == Role::Host && !node.steer.is_empty()
 }
 
 /// Returns the URL of the API as one host reaches it.

@@ -7,14 +7,14 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use srv6d_api::state::{Health, RouteRow};
+use srv6d_api::state::{Health, RouteStatus};
 use srv6d_api::{Request, Response, Topic};
 
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
 use super::routing;
-use super::topology::{Kind, Node, Topology};
+use super::topology::{Forwarder, Node, Topology};
 
 /// If no route improves for this long, the fabric will not converge. Failed connections are tried again every few
 /// seconds.
@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_mins(1);
 const MAIN: u32 = 254;
 
 /// Ports of the routes that are in force in one node, by prefix.
-type Ways = HashMap<IpNet, BTreeSet<String>>;
+type RoutePorts = HashMap<IpNet, BTreeSet<String>>;
 
 /// Waits, as long as there is progress, until every router has exactly the routes that BGP should bring in `topology`.
 /// This may be a part of the lab's own topology. Calls `say` with each router's name when it has them.
@@ -66,9 +66,9 @@ struct Wrong {
 /// Compares a node's routes to all prefixes of the whole lab with the expected ones. A node that does not answer, which
 /// may be temporary on a loaded machine, counts as having none.
 fn wrong(lab: &Lab, topology: &Topology, node: &Node) -> Option<Wrong> {
-    let wanted: Ways = routing::learned(topology, &node.name).into_iter().collect();
-    let ways = match ways(lab, node) {
-        Ok(ways) => ways,
+    let wanted: RoutePorts = routing::learned(topology, &node.name).into_iter().collect();
+    let routes = match routes(lab, node) {
+        Ok(routes) => routes,
         Err(why) => {
             let ports = 1 + wanted.values().map(BTreeSet::len).sum::<usize>();
             return Some(Wrong { ports, first: why.to_string() });
@@ -77,8 +77,8 @@ fn wrong(lab: &Lab, topology: &Topology, node: &Node) -> Option<Wrong> {
     let nowhere = BTreeSet::new();
     let mut wrong: Option<Wrong> = None;
     for (prefix, _) in routing::learned(&lab.topology, &node.name) {
-        let ports = |ways: &Ways| ways.get(&prefix).unwrap_or(&nowhere).clone();
-        let (now, wanted) = (ports(&ways), ports(&wanted));
+        let ports = |routes: &RoutePorts| routes.get(&prefix).unwrap_or(&nowhere).clone();
+        let (now, wanted) = (ports(&routes), ports(&wanted));
         let ports = now.symmetric_difference(&wanted).count();
         if ports > 0 {
             let (name, now, wanted) = (&node.name, list(&now), list(&wanted));
@@ -96,25 +96,25 @@ fn list(ports: &BTreeSet<String>) -> String {
     }
 }
 
-fn ways(lab: &Lab, node: &Node) -> Result<Ways, LabError> {
+fn routes(lab: &Lab, node: &Node) -> Result<RoutePorts, LabError> {
     match node.kind {
-        Kind::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Routes })? {
-            Response::Routes(rows) => Ok(rows.iter().filter_map(way).collect()),
+        Forwarder::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Routes })? {
+            Response::Routes(rows) => Ok(rows.iter().filter_map(usable_ports).collect()),
             other => Err(LabError::Failed(format!("srv6d of {} did not show its routes: {other:?}", node.name))),
         },
-        Kind::Linux => kernel_ways(&lab.netns(&node.name)),
+        Forwarder::Linux => kernel_routes(&lab.netns(&node.name)),
     }
 }
 
 /// Returns prefix and ports of a route. Next hops count only if packets can be sent to them.
-fn way(row: &RouteRow) -> Option<(IpNet, BTreeSet<String>)> {
+fn usable_ports(row: &RouteStatus) -> Option<(IpNet, BTreeSet<String>)> {
     let usable = row.next_hops.iter().filter(|hop| hop.state == Health::Up).map(|hop| hop.port.clone());
     (row.table == MAIN).then_some((row.prefix.parse().ok()?, usable.collect()))
 }
 
 /// The fields of `ip -j route` that are used.
 #[derive(Debug, Deserialize)]
-struct KernelWay {
+struct KernelRoute {
     dst: String,
     #[serde(default)]
     dev: Option<String>,
@@ -129,19 +129,19 @@ struct KernelHop {
     flags: Vec<String>,
 }
 
-fn kernel_ways(netns: &str) -> Result<Ways, LabError> {
-    let mut ways = BTreeMap::new();
+fn kernel_routes(netns: &str) -> Result<RoutePorts, LabError> {
+    let mut routes = BTreeMap::new();
     for family in ["-4", "-6"] {
         let text = netns::run(netns::tool("ip").args(["-n", netns, "-j", family, "route", "show", "proto", "bgp"]))?;
-        let rows: Vec<KernelWay> = serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text })
+        let rows: Vec<KernelRoute> = serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text })
             .map_err(|why| LabError::Failed(format!("`ip -j route` in {netns}: {why}")))?;
         for row in rows {
             let alive = row.nexthops.iter().filter(|hop| !hop.flags.iter().any(|flag| flag == "dead"));
             let ports = alive.map(|hop| hop.dev.clone()).chain(row.dev).collect();
-            ways.insert(row.dst, ports);
+            routes.insert(row.dst, ports);
         }
     }
     // A prefix of full length is shown without its length.
     let whole = |text: &str| text.parse().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
-    Ok(ways.into_iter().filter_map(|(to, ports)| Some((whole(&to).ok()?, ports))).collect())
+    Ok(routes.into_iter().filter_map(|(to, ports)| Some((whole(&to).ok()?, ports))).collect())
 }

@@ -7,7 +7,7 @@ use srv6d_api::{Request, Response, Topic};
 
 use super::error::LabError;
 use super::fabric::Lab;
-use super::topology::{Kind, Node};
+use super::topology::{Forwarder, Node};
 
 /// Packets by SID.
 pub type SidPackets = BTreeMap<String, u64>;
@@ -28,11 +28,11 @@ pub struct PathPackets {
 /// Returns the number of packets that each SID of a node has processed.
 pub fn sids(lab: &Lab, node: &Node) -> Result<SidPackets, LabError> {
     match node.kind {
-        Kind::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Sids })? {
+        Forwarder::Srv6d => match lab.ask(&node.name, &Request::Show { topic: Topic::Sids })? {
             Response::Sids(rows) => Ok(rows.into_iter().map(|row| (row.sid, row.packets)).collect()),
             other => Err(unexpected(node, &other)),
         },
-        Kind::Linux => {
+        Forwarder::Linux => {
             let netns = lab.netns(&node.name);
             netns::run(netns::tool("ip").args(["-n", &netns, "-6", "-s", "route", "show"]))
                 .map(|text| kernel_sids(&text))
@@ -43,7 +43,7 @@ pub fn sids(lab: &Lab, node: &Node) -> Result<SidPackets, LabError> {
 
 /// Returns the number of packets that went into each path of a node. The kernel has no such counters.
 pub fn paths(lab: &Lab, node: &Node) -> Result<Vec<PathPackets>, LabError> {
-    if node.kind == Kind::Linux {
+    if node.kind == Forwarder::Linux {
         return Ok(Vec::new());
     }
     match lab.ask(&node.name, &Request::Show { topic: Topic::Paths })? {

@@ -16,7 +16,7 @@ use super::losses::Losses;
 use super::reroute::{Reroute, usid};
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
 use super::tool::{PATIENCE, Tool};
-use super::topology::{Kind, Node, Role, Topology};
+use super::topology::{Forwarder, Node, Role, Topology};
 use super::traffic::{TcpReport, UdpReport, UdpSent};
 use super::window::WINDOW;
 use super::{controller, picture};
@@ -204,7 +204,7 @@ impl Demo<'_> {
         for node in self.lab.topology.nodes() {
             for (sid, packets) in counters::sids(&self.lab, node)?.into_iter().filter(|(_, packets)| *packets > 0) {
                 let behavior =
-                    node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.word());
+                    node.sids.iter().find(|own| own.prefix.to_string() == sid).map_or("", |own| own.behavior.keyword());
                 lines.push(format!("  {:8} {behavior:6} {sid:26} {packets:>8} packets", node.name));
             }
             for PathPackets { name, segments, packets, .. } in counters::paths(&self.lab, node)? {
@@ -264,7 +264,7 @@ impl Demo<'_> {
     /// Returns the segments of all paths in force that a flow may take.
     fn segments(&self, pair: &Pair) -> Result<Vec<Ipv6Addr>, LabError> {
         let Some(node) = self.lab.topology.node(&pair.from) else { return Ok(Vec::new()) };
-        if node.kind == Kind::Linux {
+        if node.kind == Forwarder::Linux {
             let paths = node.steer.iter().filter(|steer| steer.prefix.contains(&pair.target));
             return Ok(paths.flat_map(|steer| &steer.paths).flat_map(|path| path.segments.clone()).collect());
         }
@@ -344,7 +344,7 @@ impl Demo<'_> {
         let moved = Reroute::plan(&self.lab.topology, first, pair.target).ok_or_else(|| {
             LabError::Invalid("no path goes over one of several spines\nfix: see `srv6d lab topology`".to_owned())
         })?;
-        let done = if first.kind == Kind::Linux {
+        let done = if first.kind == Forwarder::Linux {
             moved.replace_route(&self.lab, first)?
         } else {
             format!("srv6d reload: generation {} is in force", moved.reload(&self.lab, first)?)

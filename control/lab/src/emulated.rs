@@ -6,7 +6,7 @@ use srv6d_show::Table;
 use super::emulate::Emulate;
 use super::fabric::Lab;
 use super::impair;
-use super::topology::{Kind, NodePort};
+use super::topology::{Forwarder, NodePort};
 
 /// What leaves a node through an emulated port.
 #[derive(Clone, Debug, Serialize)]
@@ -25,7 +25,7 @@ pub struct Direction {
 
 /// Returns the ports that are emulated, or should be by the topology. A file that cannot be read has none.
 pub fn directions(lab: &Lab) -> Vec<Direction> {
-    let ports = lab.topology.nodes().filter(|node| node.kind == Kind::Srv6d);
+    let ports = lab.topology.nodes().filter(|node| node.kind == Forwarder::Srv6d);
     let ports = ports.flat_map(|node| lab.topology.ports(&node.name));
     ports.filter_map(|port| direction(&port, impair::in_file(lab, &port.own.node, &port.own.port).ok()?)).collect()
 }

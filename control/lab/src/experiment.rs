@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use srv6d_experiment::{self as experiment, EXAMPLE, Experiment, Outcome, Packets, Run};
+use srv6d_experiment::{self as experiment, EXAMPLE, Experiment, Packets, Run, RunOutcome};
 
 use super::error::LabError;
 
@@ -94,7 +94,7 @@ fn command(file: &Path, arguments: &ExperimentArguments) -> String {
 }
 
 /// Runs every case in every mode with every seed. With `json`, a line is printed for each run when it has ended.
-fn all(experiment: &Experiment, packets: Packets, json: bool) -> Result<Vec<Outcome>, LabError> {
+fn all(experiment: &Experiment, packets: Packets, json: bool) -> Result<Vec<RunOutcome>, LabError> {
     let total = experiment.cases.len() as u64 * experiment.modes.len() as u64 * experiment.seeds;
     let mut outcomes = Vec::new();
     let mut shown = Instant::now();
@@ -128,7 +128,7 @@ fn line(run: &Run) -> Result<String, LabError> {
     Ok(json + "\n")
 }
 
-fn text(experiment: &Experiment, outcomes: &[Outcome]) -> String {
+fn text(experiment: &Experiment, outcomes: &[RunOutcome]) -> String {
     let runs: Vec<Run> = outcomes.iter().map(|outcome| outcome.run.clone()).collect();
     let summaries = experiment::summaries(&runs);
     let of_case = |case: &experiment::Case| {

@@ -9,8 +9,8 @@ use std::process::Command;
 use clap::Args;
 use etherparse::PacketBuilder;
 use serde::{Deserialize, Serialize};
-use srv6d_api::explain::{ExplainView, StepRow};
-use srv6d_api::state::PortRow;
+use srv6d_api::explain::{ExplainView, ExplainedStep};
+use srv6d_api::state::PortStatus;
 use srv6d_api::{Request, Response, Topic};
 use srv6d_netns as netns;
 use srv6d_show::packet::{addresses, bytes_of, hex, summary};
@@ -19,7 +19,7 @@ use super::error::LabError;
 use super::fabric::Lab;
 use super::picture;
 use super::screen::{BAD, DIM, GOOD, Screen, styled};
-use super::topology::{Kind, Node};
+use super::topology::{Forwarder, Node};
 
 /// Largest number of nodes on a way; a longer one goes round in circles.
 const MOST_NODES: usize = 64;
@@ -121,8 +121,8 @@ fn follow(lab: &Lab, source: &Node, packet: Packet) -> Result<Way, LabError> {
             return Ok(Way { nodes, end: End { delivered: false, node: node.name.clone(), why } });
         }
         next = match node.kind {
-            Kind::Srv6d => through_srv6d(lab, node, &port, &frame, &mut nodes)?,
-            Kind::Linux => through_kernel(lab, node, &frame, &mut nodes)?,
+            Forwarder::Srv6d => through_srv6d(lab, node, &port, &frame, &mut nodes)?,
+            Forwarder::Linux => through_kernel(lab, node, &frame, &mut nodes)?,
         };
     }
 }
@@ -204,7 +204,7 @@ fn sent_by_kernel<'l>(
         return Ok(over_link(lab, node, device, frame.to_vec()));
     }
     match ports(lab, node)?.into_iter().find(|port| port.role == KERNEL) {
-        Some(veth) if node.kind == Kind::Srv6d => through_srv6d(lab, node, &veth.name, &to(&veth, frame), nodes),
+        Some(veth) if node.kind == Forwarder::Srv6d => through_srv6d(lab, node, &veth.name, &to(&veth, frame), nodes),
         _ => {
             nodes.push(passed(Some(device.to_owned())));
             end(format!("its kernel sends it by {device}, which is no link of the lab"), false)
@@ -235,8 +235,8 @@ fn explained(lab: &Lab, node: &Node, port: &str, frame: &[u8]) -> Result<Explain
     }
 }
 
-fn ports(lab: &Lab, node: &Node) -> Result<Vec<PortRow>, LabError> {
-    if node.kind != Kind::Srv6d {
+fn ports(lab: &Lab, node: &Node) -> Result<Vec<PortStatus>, LabError> {
+    if node.kind != Forwarder::Srv6d {
         return Ok(Vec::new());
     }
     match lab.ask(&node.name, &Request::Show { topic: Topic::Ports })? {
@@ -251,7 +251,7 @@ fn is_without_macs(frame: &[u8]) -> bool {
 }
 
 /// Returns a frame that is addressed to a port.
-fn to(port: &PortRow, frame: &[u8]) -> Vec<u8> {
+fn to(port: &PortStatus, frame: &[u8]) -> Vec<u8> {
     let mac = port.mac.as_deref().unwrap_or_default();
     let bytes: Vec<u8> = mac.split(':').filter_map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
     let mut frame = frame.to_vec();
@@ -349,17 +349,19 @@ fn show(lab: &Lab, way: &Way, screen: &mut Screen) {
 
 /// Returns the steps that decide about the way, in a few words each.
 fn words(view: &ExplainView) -> Vec<String> {
-    let word = |step: &StepRow| match step {
-        StepRow::LookUp(row) => {
+    let word = |step: &ExplainedStep| match step {
+        ExplainedStep::LookUp(row) => {
             let prefix = row.prefix.as_deref().unwrap_or("nothing");
             Some(if row.kind == "sid" { format!("{} {prefix}", row.detail) } else { format!("{} {prefix}", row.kind) })
         }
-        StepRow::Shift => Some("shifted".to_owned()),
-        StepRow::NextSegment => Some("next segment".to_owned()),
-        StepRow::Decapsulate { .. } => Some("decapsulated".to_owned()),
-        StepRow::Path(choice) => chosen("path", choice.members.iter().map(|path| (path.chosen, path.path.clone()))),
-        StepRow::NextHop(choice) => chosen("via", choice.members.iter().map(|hop| (hop.chosen, hop.via.clone()))),
-        StepRow::Port { .. } | StepRow::Size { .. } => None,
+        ExplainedStep::Shift => Some("shifted".to_owned()),
+        ExplainedStep::NextSegment => Some("next segment".to_owned()),
+        ExplainedStep::Decapsulate { .. } => Some("decapsulated".to_owned()),
+        ExplainedStep::Path(choice) => {
+            chosen("path", choice.members.iter().map(|path| (path.chosen, path.path.clone())))
+        }
+        ExplainedStep::NextHop(choice) => chosen("via", choice.members.iter().map(|hop| (hop.chosen, hop.via.clone()))),
+        ExplainedStep::Port { .. } | ExplainedStep::Size { .. } => None,
     };
     view.steps.iter().filter_map(word).collect()
 }

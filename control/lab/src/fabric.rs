@@ -21,8 +21,8 @@ use super::error::LabError;
 use super::frr::{self, Frr};
 use super::interrupt::Interrupt;
 use super::screen::{DIM, Screen, styled};
-use super::state::{Program, RunDirectory, State};
-use super::topology::{Chosen, Kind, Link, Node, Topology};
+use super::state::{LabProgram, RunDirectory, State};
+use super::topology::{Chosen, Forwarder, Link, Node, Topology};
 use super::{convergence, kernel, node_config, probes, processes};
 
 /// A program that makes no progress towards being ready for this long never becomes ready.
@@ -219,7 +219,7 @@ impl Lab {
             command.args(["path-server", "--listen", &listen, "--topology"]);
             command.arg(self.run.path().join(controller::NODE).join("topology.json"));
         })?;
-        self.record(controller::NODE, Program::Srv6d, &child)?;
+        self.record(controller::NODE, LabProgram::Srv6d, &child)?;
         let ready = interrupt.wait_for(READY_WITHIN, || {
             if let Ok(Some(status)) = child.try_wait() {
                 let tail = self.log_tail(controller::NODE);
@@ -260,7 +260,7 @@ impl Lab {
     fn start_daemons(&self, interrupt: &Interrupt, screen: &mut Screen) -> Result<(), LabError> {
         let begin = Instant::now();
         let mut children = Vec::new();
-        for node in self.topology.nodes().filter(|node| node.kind == Kind::Srv6d) {
+        for node in self.topology.nodes().filter(|node| node.kind == Forwarder::Srv6d) {
             children.push((node, self.start_daemon(node)?));
         }
         if children.is_empty() {
@@ -298,7 +298,7 @@ impl Lab {
         let child = self.spawn(&node.name, &own_program()?, &self.run.log(&node.name), |command| {
             command.args(["run", "--config"]).arg(&config);
         })?;
-        self.record(&node.name, Program::Srv6d, &child)?;
+        self.record(&node.name, LabProgram::Srv6d, &child)?;
         Ok(child)
     }
 
@@ -347,7 +347,7 @@ impl Lab {
     ///
     /// # Errors
     /// It has ended already, or the state cannot be written.
-    pub fn record(&self, node: &str, program: Program, child: &Child) -> Result<(), LabError> {
+    pub fn record(&self, node: &str, program: LabProgram, child: &Child) -> Result<(), LabError> {
         let process = Process::of(child.id()).ok_or_else(|| {
             LabError::Failed(format!("{} of {node} ended at once{}", program.name(), self.log_tail(node)))
         })?;

@@ -13,7 +13,7 @@ use super::emulate::{self, Emulate};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::screen::{DIM, Screen, styled};
-use super::topology::{Kind, NodePort, Topology};
+use super::topology::{Forwarder, NodePort, Topology};
 
 /// Rate of a port that is given none: the highest that there is, which no port of a lab reaches.
 const NO_LIMIT: &str = "1.6Tbit";
@@ -202,7 +202,7 @@ pub fn from(direction: &NodePort<'_>) -> String {
 
 fn has_srv6d(topology: &Topology, direction: &NodePort<'_>) -> Result<(), LabError> {
     let end = direction.own;
-    if topology.node(&end.node).is_some_and(|node| node.kind == Kind::Srv6d) {
+    if topology.node(&end.node).is_some_and(|node| node.kind == Forwarder::Srv6d) {
         return Ok(());
     }
     Err(LabError::Invalid(format!(

@@ -21,7 +21,7 @@ use super::reroute::usid;
 use super::ring::{RingReport, StepDone};
 use super::screen::{BAD, GOOD, Screen, styled};
 use super::tool::Tool;
-use super::topology::{Kind, Node, NodePort, Role, Steer, SteerPath, Topology};
+use super::topology::{Forwarder, Node, NodePort, Role, Steer, SteerPath, Topology};
 use super::{controller, impair, node_config};
 
 /// Rate of every link between leaf and spine: slow enough for two cores, with all nodes on them.
@@ -241,7 +241,7 @@ fn ranks(topology: &Topology) -> Option<Vec<Rank>> {
     let mut leaves: Vec<String> = hosts.iter().map(leaf).collect::<Option<_>>()?;
     leaves.sort_unstable();
     leaves.dedup();
-    let is_srv6d = topology.nodes().all(|node| node.kind == Kind::Srv6d);
+    let is_srv6d = topology.nodes().all(|node| node.kind == Forwarder::Srv6d);
     let has_room = hosts.len() >= 3 && leaves.len() == hosts.len() && spines >= 2 && hosts.len() * spines <= MOST_RANKS;
     if !is_srv6d || !has_room {
         return None;

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use super::error::LabError;
 use super::routing::{self, PlainRoute};
-use super::topology::{Behavior, Kind, Link, Node, Role, Sid, Steer, Topology};
+use super::topology::{Behavior, Forwarder, Link, Node, Role, Sid, Steer, Topology};
 
 /// Metric of the lab's kernel routes. srv6d's own routes for steered prefixes take precedence; the kernel's routes
 /// become active when srv6d is gone.
@@ -34,7 +34,7 @@ pub fn early_settings() -> Vec<(String, &'static str)> {
 /// that crosses the node was forwarded by srv6d.
 pub fn settings(topology: &Topology, node: &Node) -> Vec<(String, &'static str)> {
     let mut settings = Vec::new();
-    if node.kind == Kind::Linux {
+    if node.kind == Forwarder::Linux {
         let forwarding = if node.role == Role::Host { "0" } else { "1" };
         settings.push(("ipv6/conf/all/forwarding".to_owned(), forwarding));
         settings.push(("ipv4/ip_forward".to_owned(), forwarding));
@@ -108,11 +108,11 @@ pub fn routes(topology: &Topology, node: &Node) -> Result<Vec<String>, LabError>
         }
     }
     // A router's srv6d follows its kernel's routes, so it would find its own steered prefixes there again.
-    let steers: &[Steer] = if topology.speaks_bgp(node) && node.kind == Kind::Srv6d { &[] } else { &node.steer };
+    let steers: &[Steer] = if topology.speaks_bgp(node) && node.kind == Forwarder::Srv6d { &[] } else { &node.steer };
     for steer in steers {
         commands.push(steer_route(topology, node, &plain, steer)?);
     }
-    if node.kind == Kind::Linux {
+    if node.kind == Forwarder::Linux {
         // A packet to an unknown SID must not follow a default route out of the domain. A host's route into the block
         // takes precedence.
         commands.push(format!("route replace blackhole {} metric {}", topology.block, METRIC + 1));

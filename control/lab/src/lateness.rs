@@ -8,7 +8,7 @@ use std::time::Duration;
 use srv6d_api::{Request, Response, Topic};
 
 use super::fabric::Lab;
-use super::topology::Kind;
+use super::topology::Forwarder;
 
 /// Upper end of the first bucket of lateness. Each further one ends at twice the time; the last one has no end.
 const FIRST: Duration = Duration::from_nanos(1024);
@@ -21,7 +21,7 @@ impl Lateness {
     /// Reads what all nodes have counted so far. A node that does not answer is left out.
     pub fn of(lab: &Lab) -> Self {
         let mut sum = Self::default();
-        for node in lab.topology.nodes().filter(|node| node.kind == Kind::Srv6d) {
+        for node in lab.topology.nodes().filter(|node| node.kind == Forwarder::Srv6d) {
             let Ok(Response::Ports(ports)) = lab.ask(&node.name, &Request::Show { topic: Topic::Ports }) else {
                 continue;
             };

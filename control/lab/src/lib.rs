@@ -64,7 +64,8 @@ pub use error::LabError;
 pub use node_config::srv6d_toml;
 pub use routing::{PlainRoute, routes as plain_routes};
 pub use topology::{
-    Chosen, End, FABRIC, FABRIC_BGP, Kind, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology, Via,
+    Chosen, End, FABRIC, FABRIC_BGP, Forwarder, Link, Node, NodePort, Role, Routing, Sid, Steer, SteerPath, Topology,
+    Via,
 };
 pub use window::WINDOW;
 

@@ -11,7 +11,7 @@ use srv6d_api::{Request, Response, Topic};
 
 use super::fabric::Lab;
 use super::screen::Screen;
-use super::topology::{Kind, Node};
+use super::topology::{Forwarder, Node};
 
 /// Numbers of packets lost so far, by place and reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Losses {
     pub(super) fn of(lab: &Lab) -> Self {
         let mut losses = Self::default();
         for node in lab.topology.nodes() {
-            if node.kind == Kind::Srv6d {
+            if node.kind == Forwarder::Srv6d {
                 losses.of_srv6d(lab, node);
             }
             losses.of_the_kernel(lab, node);

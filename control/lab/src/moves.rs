@@ -22,7 +22,7 @@ use super::interrupt::Interrupt;
 use super::reroute::Reroute;
 use super::screen::{DIM, Screen, styled};
 use super::tool::Tool;
-use super::topology::{Behavior, FABRIC, Kind, Node, PortRole, Role, Topology};
+use super::topology::{Behavior, FABRIC, Forwarder, Node, PortRole, Role, Topology};
 use super::traffic::{UdpReport, UdpSent};
 use super::window::WINDOW;
 
@@ -34,15 +34,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Prefix of all hosts of the built-in fabric.
 const ALL_HOSTS: &str = "fcbb:0:800::/48";
 
-/// The way in which a path is changed.
+/// How a path is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Method {
     Srv6dReload,
     KernelReplace,
     KernelDeleteAndAdd,
 }
 
-impl Way {
+impl Method {
     const ALL: [Self; 3] = [Self::Srv6dReload, Self::KernelReplace, Self::KernelDeleteAndAdd];
 
     const fn name(self) -> &'static str {
@@ -53,19 +53,20 @@ impl Way {
         }
     }
 
-    const fn sender(self) -> Kind {
+    const fn sender(self) -> Forwarder {
         match self {
-            Self::Srv6dReload => Kind::Srv6d,
-            Self::KernelReplace | Self::KernelDeleteAndAdd => Kind::Linux,
+            Self::Srv6dReload => Forwarder::Srv6d,
+            Self::KernelReplace | Self::KernelDeleteAndAdd => Forwarder::Linux,
         }
     }
 }
 
 /// The observations of one stream.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
-    /// The way in which the path was changed.
-    way: &'static str,
+struct StreamResult {
+    /// How the path was changed.
+    #[serde(rename = "way")]
+    method: &'static str,
     /// Family of the stream, `IPv6` or `IPv4`.
     family: &'static str,
     /// Number of changes while the stream ran.
@@ -89,7 +90,7 @@ struct Row {
 pub fn run(times: u32, json: bool, screen: &mut Screen) -> Result<(), LabError> {
     let interrupt = Interrupt::watch()?;
     let mut rows = Vec::new();
-    for sender in [Kind::Srv6d, Kind::Linux] {
+    for sender in [Forwarder::Srv6d, Forwarder::Linux] {
         rows.extend(measure(sender, times, &interrupt)?);
     }
     if json {
@@ -105,21 +106,21 @@ pub fn run(times: u32, json: bool, screen: &mut Screen) -> Result<(), LabError> 
     Ok(())
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[StreamResult]) -> String {
     let headings =
         ["HOW THE PATH IS CHANGED", "INNER", ">MOVES", ">SENT", ">LOST", ">REFUSED", ">UNSTEERED", ">DUPLICATED"];
     let mut table = Table::new(&headings);
     for row in rows {
         let [sent, lost, refused, unsteered, duplicated] =
             [row.sent, row.lost, row.refused, row.unsteered, row.duplicated].map(|number| number.to_string());
-        let (way, family) = (row.way.to_owned(), row.family.to_owned());
-        table.row([way, family, row.moves.to_string(), sent, lost, refused, unsteered, duplicated]);
+        let (method, family) = (row.method.to_owned(), row.family.to_owned());
+        table.row([method, family, row.moves.to_string(), sent, lost, refused, unsteered, duplicated]);
     }
     table.finish("nothing was measured")
 }
 
-/// Measures all ways that one kind of sender has, in a lab of their own.
-fn measure(sender: Kind, times: u32, interrupt: &Interrupt) -> Result<Vec<Row>, LabError> {
+/// Measures all methods that one kind of sender has, in a lab of their own.
+fn measure(sender: Forwarder, times: u32, interrupt: &Interrupt) -> Result<Vec<StreamResult>, LabError> {
     let mut topology = Topology::parse(FABRIC, "built-in topology")?;
     "moves".clone_into(&mut topology.name);
     topology.controller = None;
@@ -133,7 +134,7 @@ fn measure(sender: Kind, times: u32, interrupt: &Interrupt) -> Result<Vec<Row>, 
     let (from, to) = (from.clone(), to.clone());
 
     let lab = Lab::bring_up(topology, FABRIC, interrupt, &mut Screen::silent())?;
-    if sender == Kind::Linux {
+    if sender == Forwarder::Linux {
         netns::ip_batch(&lab.netns(&from.name), &[less_specific_route(&lab.topology, &from)?])?;
     }
     let bench = Bench { lab, interrupt, from, to };
@@ -161,11 +162,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn rows(&self, sender: Kind, times: u32) -> Result<Vec<Row>, LabError> {
+    fn rows(&self, sender: Forwarder, times: u32) -> Result<Vec<StreamResult>, LabError> {
         let mut rows = Vec::new();
-        for way in Way::ALL.into_iter().filter(|way| way.sender() == sender) {
+        for method in Method::ALL.into_iter().filter(|method| method.sender() == sender) {
             for target in self.targets() {
-                rows.push(self.stream(way, target, times)?);
+                rows.push(self.stream(method, target, times)?);
             }
         }
         Ok(rows)
@@ -187,21 +188,21 @@ impl Bench<'_> {
     }
 
     /// Runs one stream, and changes the path meanwhile.
-    fn stream(&self, way: Way, target: IpAddr, times: u32) -> Result<Row, LabError> {
+    fn stream(&self, method: Method, target: IpAddr, times: u32) -> Result<StreamResult, LabError> {
         let before = self.decapsulated(target)?;
         let (mut receiver, listening) =
             Tool::receiver(&self.lab, &self.to.name, "udp-receive", SocketAddr::new(target, 0))?;
         let seconds = PAUSE.as_secs_f64() * f64::from(times) + 1.0;
         let arguments = format!("udp-send {listening} {RATE} {seconds} {SIZE} --window {WINDOW}");
         let mut sender = Tool::start(&self.lab, &self.from.name, &arguments.split(' ').collect::<Vec<_>>())?;
-        let moves = self.change(way, target, times, &mut sender)?;
+        let moves = self.change(method, target, times, &mut sender)?;
         let UdpSent { sent, refused, closing } = sender.finish(self.interrupt)?;
         let UdpReport { received, lost, duplicated, .. } = receiver.finish(self.interrupt)?;
         let steered = self.decapsulated(target)?.saturating_sub(before);
         let arrived = received + duplicated + closing;
         let family = if target.is_ipv6() { "IPv6" } else { "IPv4" };
-        Ok(Row {
-            way: way.name(),
+        Ok(StreamResult {
+            method: method.name(),
             family,
             moves,
             sent,
@@ -213,7 +214,7 @@ impl Bench<'_> {
     }
 
     /// Moves the path to the next spine, `times` times or until the stream ends.
-    fn change(&self, way: Way, target: IpAddr, times: u32, sender: &mut Tool) -> Result<u32, LabError> {
+    fn change(&self, method: Method, target: IpAddr, times: u32, sender: &mut Tool) -> Result<u32, LabError> {
         let mut node = self.from.clone();
         for moves in 0..times {
             let begin = Instant::now();
@@ -223,10 +224,10 @@ impl Bench<'_> {
             }
             let reroute = Reroute::plan(&self.lab.topology, &node, target)
                 .ok_or_else(|| LabError::Failed(format!("{target} is not steered over one of several spines")))?;
-            match way {
-                Way::Srv6dReload => reroute.reload(&self.lab, &node).map(|_| ())?,
-                Way::KernelReplace => reroute.replace_route(&self.lab, &node).map(|_| ())?,
-                Way::KernelDeleteAndAdd => reroute.delete_and_add_route(&self.lab, &node)?,
+            match method {
+                Method::Srv6dReload => reroute.reload(&self.lab, &node).map(|_| ())?,
+                Method::KernelReplace => reroute.replace_route(&self.lab, &node).map(|_| ())?,
+                Method::KernelDeleteAndAdd => reroute.delete_and_add_route(&self.lab, &node)?,
             }
             node = reroute.applied(&node);
             thread::sleep(PAUSE.saturating_sub(begin.elapsed()));

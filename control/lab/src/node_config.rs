@@ -78,7 +78,7 @@ fn ports(text: &mut String, topology: &Topology, node: &Node) {
 
 fn sids(text: &mut String, node: &Node) {
     for sid in &node.sids {
-        let _ = writeln!(text, "[[sid]]\nsid = \"{}\"\nbehavior = \"{}\"", sid.prefix, sid.behavior.word());
+        let _ = writeln!(text, "[[sid]]\nsid = \"{}\"\nbehavior = \"{}\"", sid.prefix, sid.behavior.keyword());
         if let Sid { behavior: Behavior::Ua, via: Some(via), port: Some(port), .. } = sid {
             let _ = writeln!(text, "via = \"{via}\"\nport = \"{port}\"");
         }

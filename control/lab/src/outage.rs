@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
-use super::state::{Program, State};
+use super::state::{LabProgram, State};
 use super::topology::{Node, Topology};
 use super::{convergence, processes};
 use srv6d_process::Process;
@@ -77,7 +77,7 @@ pub fn fail(lab: &Lab, node: &Node, how: Failure) -> Result<(), LabError> {
 
 /// Returns the processes of zebra and bgpd of a node.
 pub fn routers(state: &State, node: &Node) -> Vec<Process> {
-    let programs = [Program::Zebra, Program::Bgpd].into_iter();
+    let programs = [LabProgram::Zebra, LabProgram::Bgpd].into_iter();
     programs.filter_map(|program| state.process(&node.name, program)).collect()
 }
 

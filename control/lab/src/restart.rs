@@ -10,8 +10,8 @@ use super::fabric::Lab;
 use super::frr::{self, Frr};
 use super::interrupt::Interrupt;
 use super::outage;
-use super::state::Program;
-use super::topology::{Kind, Link, Node};
+use super::state::LabProgram;
+use super::topology::{Forwarder, Link, Node};
 use super::{controller, convergence, kernel, probes, processes, status};
 use srv6d_process::Process;
 
@@ -59,7 +59,7 @@ fn node<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
 
 fn node_with_programs<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
     let node = node(lab, name)?;
-    if node.kind == Kind::Srv6d || lab.topology.speaks_bgp(node) {
+    if node.kind == Forwarder::Srv6d || lab.topology.speaks_bgp(node) {
         return Ok(node);
     }
     Err(LabError::Invalid(format!(
@@ -84,10 +84,10 @@ fn end_programs(lab: &Lab, name: &str) -> Result<(), LabError> {
 fn start_dead(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabError> {
     let state = lab.run.state();
     let dead = |program| !state.process(&node.name, program).is_some_and(Process::alive);
-    if node.kind == Kind::Srv6d && dead(Program::Srv6d) && !runs_by_hand(lab, &node.name) {
+    if node.kind == Forwarder::Srv6d && dead(LabProgram::Srv6d) && !runs_by_hand(lab, &node.name) {
         lab.restart_daemon(node, interrupt)?;
     }
-    if lab.topology.speaks_bgp(node) && (dead(Program::Zebra) || dead(Program::Bgpd)) {
+    if lab.topology.speaks_bgp(node) && (dead(LabProgram::Zebra) || dead(LabProgram::Bgpd)) {
         // One of the two alone does not work: bgpd has lost its zebra, or the other way round. So both are ended and
         // started again.
         processes::end(&outage::routers(&state, node));
@@ -103,7 +103,7 @@ fn start_dead(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabEr
 /// Returns true if a srv6d that the lab did not start answers in the node. One that has just died may still seem to
 /// answer.
 fn runs_by_hand(lab: &Lab, name: &str) -> bool {
-    let started = lab.run.state().process(name, Program::Srv6d).map(|process| process.pid);
+    let started = lab.run.state().process(name, LabProgram::Srv6d).map(|process| process.pid);
     status::answering(lab, name).is_some_and(|pid| started != Some(pid))
 }
 

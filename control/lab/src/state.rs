@@ -37,7 +37,7 @@ pub struct State {
 /// The programs that a lab runs in its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Program {
+pub enum LabProgram {
     /// srv6d itself, as a daemon or as the path server.
     #[default]
     Srv6d,
@@ -47,7 +47,7 @@ pub enum Program {
     Bgpd,
 }
 
-impl Program {
+impl LabProgram {
     /// Name of the binary.
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ pub struct Daemon {
     pub node: String,
     /// The program.
     #[serde(default)]
-    pub program: Program,
+    pub program: LabProgram,
     /// The process of the node.
     #[serde(flatten)]
     pub process: Process,
@@ -73,7 +73,7 @@ pub struct Daemon {
 
 impl State {
     /// Returns the process of a node's program, whether or not it is still running.
-    pub fn process(&self, node: &str, program: Program) -> Option<Process> {
+    pub fn process(&self, node: &str, program: LabProgram) -> Option<Process> {
         let found = self.daemons.iter().find(|daemon| daemon.node == node && daemon.program == program);
         found.map(|daemon| daemon.process)
     }
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Records a process. It replaces an earlier one of the same program and node.
-    pub fn put(&mut self, node: &str, program: Program, process: Process) {
+    pub fn put(&mut self, node: &str, program: LabProgram, process: Process) {
         self.daemons.retain(|daemon| daemon.node != node || daemon.program != program);
         self.daemons.push(Daemon { node: node.to_owned(), program, process });
     }

@@ -18,8 +18,8 @@ use super::fabric::Lab;
 use super::frr::{self, Session};
 use super::picture;
 use super::screen::{BAD, GOOD, HEADING, Screen, styled};
-use super::state::Program;
-use super::topology::{Kind, Node};
+use super::state::LabProgram;
+use super::topology::{Forwarder, Node};
 
 /// Widths of the columns NODE, KIND, PID and STATE.
 const WIDTHS: [usize; 4] = [12, 7, 8, 10];
@@ -108,7 +108,7 @@ fn print_node(lab: &Lab, node: &Node, screen: &mut Screen) -> bool {
     print_row(lab, &node.name, node.kind.name(), (state, up), &ports.join(" "), screen);
     let indent = WIDTHS.iter().sum::<usize>() + 2;
     for sid in &node.sids {
-        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.word(), sid.prefix));
+        screen.line(&format!("{:indent$}{:6} {}", "", sid.behavior.keyword(), sid.prefix));
     }
     let routes = !lab.topology.speaks_bgp(node) || print_sessions(lab, node, screen);
     up && routes
@@ -141,7 +141,7 @@ fn print_controller(lab: &Lab, screen: &mut Screen) -> bool {
 }
 
 fn controller_state(lab: &Lab) -> (&'static str, bool) {
-    let alive = lab.run.state().process(controller::NODE, Program::Srv6d).is_some_and(Process::alive);
+    let alive = lab.run.state().process(controller::NODE, LabProgram::Srv6d).is_some_and(Process::alive);
     if alive { ("up", true) } else { ("down", false) }
 }
 
@@ -154,7 +154,7 @@ fn print_row(lab: &Lab, name: &str, kind: &str, (state, up): (&str, bool), what:
 
 /// Returns the process that answers on the node's socket or, if none does, the srv6d that the lab has started.
 fn pid(lab: &Lab, node: &str) -> Option<i32> {
-    let started = lab.run.state().process(node, Program::Srv6d).filter(|process| process.alive());
+    let started = lab.run.state().process(node, LabProgram::Srv6d).filter(|process| process.alive());
     answering(lab, node).or_else(|| started.map(|process| process.pid))
 }
 
@@ -168,10 +168,10 @@ fn state(lab: &Lab, node: &Node) -> (&'static str, bool) {
     if !netns::path(&lab.netns(&node.name)).exists() {
         return ("no netns", false);
     }
-    if node.kind == Kind::Linux {
+    if node.kind == Forwarder::Linux {
         return ("up", true);
     }
-    let alive = lab.run.state().process(&node.name, Program::Srv6d).is_some_and(Process::alive);
+    let alive = lab.run.state().process(&node.name, LabProgram::Srv6d).is_some_and(Process::alive);
     match lab.ask(&node.name, &Request::Show { topic: Topic::Generation }) {
         Ok(Response::Generation(view)) if view.pending.is_empty() => ("up", true),
         Ok(Response::Generation(_)) => ("pending", false),

@@ -138,7 +138,7 @@ pub struct Node {
     pub role: Role,
     /// The forwarder of the node.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: Forwarder,
     /// Outer source of encapsulations. Default: the node's first IPv6 address.
     #[serde(default)]
     pub source: Option<Ipv6Addr>,
@@ -168,7 +168,7 @@ pub enum Role {
 /// The forwarder of packets in a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum Forwarder {
     /// A srv6d of its own forwards.
     #[default]
     Srv6d,
@@ -176,7 +176,7 @@ pub enum Kind {
     Linux,
 }
 
-impl Kind {
+impl Forwarder {
     /// Returns the name as it is written in the file.
     pub const fn name(self) -> &'static str {
         match self {
@@ -347,7 +347,7 @@ impl Topology {
 
     /// Whether a node's zebra announces its routes to the srv6d beside it.
     pub fn speaks_fpm(&self, node: &Node) -> bool {
-        self.speaks_bgp(node) && self.via == Via::Fpm && node.kind == Kind::Srv6d
+        self.speaks_bgp(node) && self.via == Via::Fpm && node.kind == Forwarder::Srv6d
     }
 
     /// Returns the nodes that run a BGP router.

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::controller;
 use super::error::LabError;
-use super::topology::{Behavior, End, Kind, Link, Node, Role, Routing, Topology, Via};
+use super::topology::{Behavior, End, Forwarder, Link, Node, Role, Routing, Topology, Via};
 
 /// Longest name of a lab or node. `srv6d-` + lab + `-` + node must be a file name that is still readable in `ip netns`.
 const LONGEST_NAME: usize = 24;
@@ -108,7 +108,7 @@ fn nodes(topology: &Topology, mistakes: &mut Mistakes<'_>) {
 fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistakes<'_>) {
     let entry = format!("[[node]] {}", node.name);
     for sid in &node.sids {
-        let name = format!("SID {} ({})", sid.prefix, sid.behavior.word());
+        let name = format!("SID {} ({})", sid.prefix, sid.behavior.keyword());
         if !topology.block.contains(&sid.prefix) || sid.prefix.prefix_len() <= topology.block.prefix_len() {
             let what = format!("{name} is not inside of the block {}", topology.block);
             mistakes.add(at, &entry, &what, "choose a longer prefix of the block, e.g. a /48 for a uN");
@@ -125,7 +125,7 @@ fn node_sids(topology: &Topology, node: &Node, at: usize, mistakes: &mut Mistake
         if sid.behavior != Behavior::Ua && (sid.via.is_some() || sid.port.is_some()) {
             mistakes.add(at, &entry, &format!("{name} has a next hop"), "only a uA has one: delete via and port");
         }
-        if node.kind == Kind::Linux && matches!(sid.behavior, Behavior::Udt4 | Behavior::Udt46) {
+        if node.kind == Forwarder::Linux && matches!(sid.behavior, Behavior::Udt4 | Behavior::Udt46) {
             let what =
                 format!("{name}: the kernel's End.DT4 and End.DT46 need a VRF device, which the lab does not make");
             mistakes.add(at, &entry, &what, "write kind = \"srv6d\" for this node, or leave the SID out");
@@ -207,7 +207,7 @@ fn emulated(topology: &Topology, link: &Link, at: usize, mistakes: &mut Mistakes
         let key = error.entry.rsplit(' ').next().filter(|key| *key != "emulate").unwrap_or_default();
         mistakes.add(at, format!("[[link]] emulate {key}").trim_end(), &error.what, &error.fix);
     }
-    let is_kernel = |end: &&End| topology.node(&end.node).is_some_and(|node| node.kind == Kind::Linux);
+    let is_kernel = |end: &&End| topology.node(&end.node).is_some_and(|node| node.kind == Forwarder::Linux);
     for end in link.ends.iter().filter(is_kernel) {
         let what = format!("the kernel of {} forwards, and only a srv6d emulates its ports", end.node);
         let fix = format!(

@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 use srv6d_addresses::TableId;
 
-use super::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
+use super::{Offer, OfferOutcome, OfferedPath, OfferedSteer, OutcomeState};
 
 /// Source and peer of a steered prefix, the prefix, and its table.
 type Key<'o> = (&'o str, &'o str, IpNet, u32);
 
 /// Returns the latest offers, each prefix with the paths that are in force for it. `before` are the offers of the
 /// plan, and `outcomes` their outcomes.
-pub fn with_last_good(latest: &[Offer], before: &[Offer], outcomes: &[Outcome]) -> Vec<Offer> {
+pub fn with_last_good(latest: &[Offer], before: &[Offer], outcomes: &[OfferOutcome]) -> Vec<Offer> {
     let known = last_good(before, outcomes);
     let mut offers = latest.to_vec();
     for Offer { source, steers, gone } in &mut offers {
@@ -28,10 +28,10 @@ pub fn with_last_good(latest: &[Offer], before: &[Offer], outcomes: &[Outcome]) 
     offers
 }
 
-fn last_good<'o>(before: &'o [Offer], outcomes: &'o [Outcome]) -> HashMap<Key<'o>, &'o [OfferedPath]> {
+fn last_good<'o>(before: &'o [Offer], outcomes: &'o [OfferOutcome]) -> HashMap<Key<'o>, &'o [OfferedPath]> {
     let states: HashMap<Key<'_>, &OutcomeState> = outcomes
         .iter()
-        .map(|Outcome { source, peer, prefix, table: TableId(table), state }| {
+        .map(|OfferOutcome { source, peer, prefix, table: TableId(table), state }| {
             ((source.as_str(), peer.as_str(), *prefix, *table), state)
         })
         .collect();
@@ -98,9 +98,9 @@ mod tests {
         vec![Offer { source: "jalapeno".to_owned(), steers: vec![steer], ..Offer::default() }]
     }
 
-    fn outcome(state: OutcomeState) -> Vec<Outcome> {
+    fn outcome(state: OutcomeState) -> Vec<OfferOutcome> {
         let (source, peer) = ("jalapeno".to_owned(), "hosts/b".to_owned());
-        vec![Outcome { source, peer, prefix: "2001:db8::/64".parse().unwrap(), table: TableId(254), state }]
+        vec![OfferOutcome { source, peer, prefix: "2001:db8::/64".parse().unwrap(), table: TableId(254), state }]
     }
 
     fn good(offers: &[Offer]) -> &[OfferedPath] {

@@ -89,7 +89,7 @@ pub struct OfferedPath {
 
 /// The outcome of one offered prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OfferOutcome {
     /// Name of the source.
     pub source: String,
     /// Id of the peer.

@@ -13,7 +13,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use srv6d_placement::{Demand, Fabric, Job, Kind, Paths, Pattern, Report, compare, sids};
+use srv6d_placement::{Demand, Fabric, Job, NodeKind, Paths, Pattern, Report, compare, sids};
 
 use crate::answers::{self, Asked, NO_PATH};
 use crate::parameters::{Parameter, Query, Refusal, Values, integer, required, text as text_parameter};
@@ -161,7 +161,7 @@ fn all_to_all(document: &Value, hosts: &str) -> Result<Placed, Refusal> {
     let bad = |why: &dyn std::fmt::Display| Refusal::bad_request(why.to_string());
     let fabric = Fabric::from_topology(document).map_err(|why| bad(&why))?;
     let listed = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
-    let known = listed.filter(|host| fabric.find(host).is_some_and(|id| fabric.node(id).kind == Kind::Host));
+    let known = listed.filter(|host| fabric.find(host).is_some_and(|id| fabric.node(id).kind == NodeKind::Host));
     let mut known: Vec<String> = known.map(str::to_owned).collect();
     known.sort_unstable();
     known.dedup();

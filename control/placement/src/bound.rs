@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::commodity_paths::CommodityPaths;
-use crate::fabric::{Fabric, Kind};
+use crate::fabric::{Fabric, NodeKind};
 use crate::part::Part;
 use crate::ratio::Ratio;
 use crate::table::{LinkId, NodeId, PerNode};
@@ -160,7 +160,8 @@ fn areas(fabric: &Fabric) -> Vec<PerNode<Option<usize>>> {
     let tiers = fabric.tiers();
     let highest = tiers.iter().filter_map(|(_, tier)| *tier).max().unwrap_or(0);
     let below = |top: usize| {
-        let inside = |node: NodeId| fabric.node(node).kind == Kind::Host || tiers[node].is_some_and(|tier| tier < top);
+        let inside =
+            |node: NodeId| fabric.node(node).kind == NodeKind::Host || tiers[node].is_some_and(|tier| tier < top);
         let mut areas = PerNode::new(fabric.node_count(), None);
         for (number, (start, _)) in fabric.nodes().filter(|(node, _)| inside(*node)).enumerate() {
             let mut stack = vec![start];

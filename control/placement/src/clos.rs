@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::fabric::{Fabric, Kind, Node};
+use crate::fabric::{Fabric, Node, NodeKind};
 use crate::table::NodeId;
 
 /// Dimensions of a Clos fabric.
@@ -81,15 +81,15 @@ impl Clos {
 
     fn build_rail(&self, fabric: &mut Fabric, rail: usize) {
         let before = if self.rails == 1 { String::new() } else { format!("r{rail}-") };
-        let add = |fabric: &mut Fabric, name: String, kind: Kind| {
-            let collection = if kind == Kind::Host { "hosts" } else { "fabric_node" };
+        let add = |fabric: &mut Fabric, name: String, kind: NodeKind| {
+            let collection = if kind == NodeKind::Host { "hosts" } else { "fabric_node" };
             let mut node = Node::new(format!("{collection}/{before}{name}"), kind);
-            node.plane = (self.rails > 1 && kind == Kind::Switch).then(|| rail.to_string());
-            node.group = (self.rails > 1 && kind == Kind::Host).then(|| rail.to_string());
+            node.plane = (self.rails > 1 && kind == NodeKind::Switch).then(|| rail.to_string());
+            node.group = (self.rails > 1 && kind == NodeKind::Host).then(|| rail.to_string());
             fabric.add_node(node)
         };
         let switches = |fabric: &mut Fabric, name: &str, count: usize| -> Vec<NodeId> {
-            (0..count).filter_map(|number| add(fabric, format!("{name}{number:03}"), Kind::Switch)).collect()
+            (0..count).filter_map(|number| add(fabric, format!("{name}{number:03}"), NodeKind::Switch)).collect()
         };
         let cores = switches(fabric, "core", self.cores);
         let spines = switches(fabric, "spine", self.pods * self.spines);
@@ -107,7 +107,7 @@ impl Clos {
             }
         }
         for (number, leaf) in leaves.iter().flat_map(|leaf| std::iter::repeat_n(leaf, self.hosts)).enumerate() {
-            if let Some(host) = add(fabric, format!("host{number:04}"), Kind::Host) {
+            if let Some(host) = add(fabric, format!("host{number:04}"), NodeKind::Host) {
                 fabric.connect(host, *leaf, self.capacity);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::constraints::{Constraints, MOST_DEMAND, PlaceError};
 use crate::demand::{Demand, Flow};
-use crate::fabric::{Attachment, Fabric, Kind};
+use crate::fabric::{Attachment, Fabric, NodeKind};
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
 /// A set of flows that are alike.
@@ -114,7 +114,7 @@ fn gather(
 fn check(fabric: &Fabric, flow: &Flow) -> Result<(), PlaceError> {
     let name = |node: NodeId| fabric.node(node).name.clone();
     for host in [flow.source, flow.destination] {
-        if fabric.node(host).kind != Kind::Host {
+        if fabric.node(host).kind != NodeKind::Host {
             return Err(PlaceError::NotAHost(name(host)));
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct PathsToExit<'p> {
 
 /// One step along a path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Onward {
     pub link: LinkId,
     pub to: NodeId,
     /// Number of extra hops that remain after the step.
@@ -143,7 +143,7 @@ impl<'p> CommodityPaths<'p> {
         to_exit: &'w PathsToExit,
         node: NodeId,
         slack: usize,
-    ) -> impl Iterator<Item = Step> + 'w {
+    ) -> impl Iterator<Item = Onward> + 'w {
         let most = to_exit.hops[node].saturating_add(slack);
         let steps = if node == to_exit.exit { &[] } else { self.out[node].as_slice() };
         steps.iter().filter_map(move |(link, to)| {
@@ -151,7 +151,7 @@ impl<'p> CommodityPaths<'p> {
             if left == NOWHERE || left >= most || !to_exit.permit.allows(*link, *to, to_exit.exit) {
                 return None;
             }
-            Some(Step { link: *link, to: *to, slack: most - left - 1 })
+            Some(Onward { link: *link, to: *to, slack: most - left - 1 })
         })
     }
 
@@ -196,7 +196,7 @@ struct Best {
     /// Number of the search that found it.
     search: u64,
     cost: f64,
-    step: Option<Step>,
+    step: Option<Onward>,
 }
 
 /// Finds cheapest paths. A new search does not clear the results of the one before; the search number marks them as
@@ -269,7 +269,7 @@ impl<'m, 'p> PathSearch<'m, 'p> {
 pub(crate) struct Tree {
     states: usize,
     cost: Vec<f64>,
-    step: Vec<Option<Step>>,
+    step: Vec<Option<Onward>>,
     /// Number of links visited so far.
     pub work: u64,
 }

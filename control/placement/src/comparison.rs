@@ -11,7 +11,7 @@ use crate::table::{LinkId, PerLink};
 
 /// Result of one way of choosing paths, with the load on the links.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ChosenPaths {
     /// Path of each flow.
     pub paths: Paths,
     /// Load of each link, including the links of hosts.
@@ -26,11 +26,11 @@ pub struct Comparison {
     /// Lower bound: no placement has a lower ratio on its busiest link.
     pub bound: Ratio,
     /// Result of [`place`].
-    pub placed: Outcome,
+    pub placed: ChosenPaths,
     /// Result of [`crate::hash`].
-    pub ecmp: Outcome,
+    pub ecmp: ChosenPaths,
     /// Result of [`load_order`].
-    pub load: Outcome,
+    pub load: ChosenPaths,
     /// Seed of the hashes.
     pub ecmp_seed: u64,
     /// Links whose load depends on the paths, in descending order of their ratio in `placed`.
@@ -49,14 +49,14 @@ pub fn compare(
 ) -> Result<Comparison, PlaceError> {
     let outcome = |paths: Paths| {
         let loads = paths.loads(fabric, demand);
-        Outcome { busiest: busiest(fabric, &loads), loads, paths }
+        ChosenPaths { busiest: busiest(fabric, &loads), loads, paths }
     };
     let Placement { paths, bound, .. } = place(fabric, demand, constraints)?;
     let placed = outcome(paths);
     let ecmp = outcome(ecmp::hash(fabric, demand, ecmp_seed)?);
     let load = outcome(load_order(fabric, demand)?);
     let judged = fabric.judged();
-    let ratio = |link: LinkId, outcome: &Outcome| Ratio {
+    let ratio = |link: LinkId, outcome: &ChosenPaths| Ratio {
         load: outcome.loads[link],
         capacity: fabric.link(link).capacity.max(1),
     };

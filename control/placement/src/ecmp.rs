@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use srv6d_random::SplitMix64;
+
 use crate::commodity::Problem;
 use crate::commodity_paths::{CommodityPaths, PathsToExit};
 use crate::constraints::{Constraints, PlaceError};
@@ -85,10 +87,7 @@ impl Tuple {
     }
 }
 
-/// Returns the value after the finaliser of `SplitMix64`: every bit of the input affects every bit of the output.
-const fn mix(mut value: u64) -> u64 {
-    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+/// Returns a number of which every bit is affected by every bit of the value.
+const fn mix(value: u64) -> u64 {
+    SplitMix64::new(value).draw()
 }

@@ -6,7 +6,7 @@ use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
 /// Role of a node in placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// A host: it sends and receives, but forwards nothing.
     Host,
     /// A switch: it forwards.
@@ -21,7 +21,7 @@ pub struct Node {
     /// Name of the node, as shown to users.
     pub name: String,
     /// Role of the node: host or switch.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Plane that the node belongs to, in a fabric made of several planes.
     pub plane: Option<String>,
     /// Group of hosts within which a collective runs, such as a rail.
@@ -32,7 +32,7 @@ pub struct Node {
 
 impl Node {
     /// Creates a working node. Its name is the part of the id after the first `/`.
-    pub fn new(id: impl Into<String>, kind: Kind) -> Self {
+    pub fn new(id: impl Into<String>, kind: NodeKind) -> Self {
         let id = id.into();
         let name = id.split_once('/').map_or(id.as_str(), |(_, key)| key).to_owned();
         Self { id, name, kind, plane: None, group: None, up: true }
@@ -120,7 +120,8 @@ impl Fabric {
     pub fn connect(&mut self, one: NodeId, other: NodeId, capacity: u64) -> [LinkId; 2] {
         [(one, other), (other, one)].map(|(from, to)| {
             let key = format!("{}_{}", self.nodes[from].name, self.nodes[to].name);
-            let load = (self.nodes[from].kind == Kind::Switch && self.nodes[to].kind == Kind::Switch).then_some(0);
+            let load =
+                (self.nodes[from].kind == NodeKind::Switch && self.nodes[to].kind == NodeKind::Switch).then_some(0);
             self.add_link(Link { key, from, to, capacity, up: true, load })
         })
     }
@@ -179,7 +180,7 @@ impl Fabric {
 
     /// Returns the hosts in the order they were added.
     pub fn hosts(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes().filter(|(_, node)| node.kind == Kind::Host).map(|(id, _)| id)
+        self.nodes().filter(|(_, node)| node.kind == NodeKind::Host).map(|(id, _)| id)
     }
 
     /// Returns whether the link and both its ends work and its capacity is above 0.
@@ -232,7 +233,7 @@ impl Fabric {
         for host in self.hosts() {
             for link in &self.out[host] {
                 let leaf = self.links[*link].to;
-                if self.nodes[leaf].kind == Kind::Switch && tiers[leaf].is_none() {
+                if self.nodes[leaf].kind == NodeKind::Switch && tiers[leaf].is_none() {
                     tiers[leaf] = Some(0);
                     queue.push_back(leaf);
                 }
@@ -241,7 +242,7 @@ impl Fabric {
         while let Some(node) = queue.pop_front() {
             for link in &self.out[node] {
                 let next = self.links[*link].to;
-                if self.nodes[next].kind == Kind::Switch && tiers[next].is_none() {
+                if self.nodes[next].kind == NodeKind::Switch && tiers[next].is_none() {
                     tiers[next] = tiers[node].map(|tier| tier + 1);
                     queue.push_back(next);
                 }

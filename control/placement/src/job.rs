@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::constraints::{Constraints, Tenant};
 use crate::demand::{Demand, Flow, Pattern};
-use crate::fabric::{Fabric, Kind};
+use crate::fabric::{Fabric, NodeKind};
 use crate::table::NodeId;
 
 /// A job: what its hosts send, and what its tenants may use. Every field is optional.
@@ -280,14 +280,14 @@ fn hosts(fabric: &Fabric, place: &str, names: &[String]) -> Result<Vec<NodeId>, 
 }
 
 fn host(fabric: &Fabric, place: &str, name: &str) -> Result<NodeId, JobError> {
-    of_kind(fabric, place, name, Kind::Host)
+    of_kind(fabric, place, name, NodeKind::Host)
 }
 
 fn switch(fabric: &Fabric, place: &str, name: &str) -> Result<NodeId, JobError> {
-    of_kind(fabric, place, name, Kind::Switch)
+    of_kind(fabric, place, name, NodeKind::Switch)
 }
 
-fn of_kind(fabric: &Fabric, place: &str, name: &str, kind: Kind) -> Result<NodeId, JobError> {
+fn of_kind(fabric: &Fabric, place: &str, name: &str, kind: NodeKind) -> Result<NodeId, JobError> {
     let found = fabric.find(name).ok_or_else(|| {
         let of_kind = fabric.nodes().filter(|(_, node)| node.kind == kind).map(|(_, node)| node.name.as_str());
         let some: Vec<&str> = of_kind.take(3).collect();
@@ -295,8 +295,8 @@ fn of_kind(fabric: &Fabric, place: &str, name: &str, kind: Kind) -> Result<NodeI
         JobError::UnknownNode { place: place.to_owned(), name: name.to_owned(), hint }
     })?;
     let (is, wanted) = match kind {
-        Kind::Host => ("switch", "a host"),
-        Kind::Switch => ("host", "a switch"),
+        NodeKind::Host => ("switch", "a host"),
+        NodeKind::Switch => ("host", "a switch"),
     };
     let wrong = || JobError::WrongKind { place: place.to_owned(), name: name.to_owned(), is, wanted };
     if fabric.node(found).kind == kind { Ok(found) } else { Err(wrong()) }

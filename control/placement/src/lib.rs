@@ -42,11 +42,11 @@ mod topology;
 
 pub use clos::{Clos, ClosError};
 pub use commodity::Route;
-pub use comparison::{Comparison, Outcome, compare};
+pub use comparison::{ChosenPaths, Comparison, compare};
 pub use constraints::{Constraints, PlaceError, Tenant};
 pub use demand::{Demand, Flow, Pattern};
 pub use ecmp::hash;
-pub use fabric::{Attachment, Fabric, Kind, Link, Node};
+pub use fabric::{Attachment, Fabric, Link, Node, NodeKind};
 pub use job::{Job, JobError, Pair, TenantOf};
 pub use load_order::load_order;
 pub use placement::{Paths, Placement, busiest, place};

@@ -1,7 +1,7 @@
 //! Permits: which switches and links the flows of a tenant may use.
 
 use crate::commodity::Problem;
-use crate::fabric::Kind;
+use crate::fabric::NodeKind;
 use crate::table::{LinkId, NodeId, PerLink, PerNode};
 
 /// Whether each switch may be crossed, and whether each link may be used.
@@ -47,7 +47,7 @@ impl Permits {
         let fabric = problem.fabric;
         let mut nodes = PerNode::new(fabric.node_count(), false);
         for (id, node) in fabric.nodes() {
-            nodes[id] = node.kind == Kind::Switch && node.up;
+            nodes[id] = node.kind == NodeKind::Switch && node.up;
         }
         let mut links = PerLink::new(fabric.link_count(), false);
         for (id, _) in fabric.links() {

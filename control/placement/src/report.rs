@@ -7,10 +7,10 @@ use srv6d_controller::compose::{Options, compose};
 use srv6d_controller::document::{Topology, Vertex};
 use srv6d_controller::sid::Family;
 
-use crate::comparison::{Comparison, Outcome};
+use crate::comparison::{ChosenPaths, Comparison};
 use crate::constraints::Constraints;
 use crate::demand::Demand;
-use crate::fabric::{Fabric, Kind};
+use crate::fabric::{Fabric, NodeKind};
 use crate::ratio::Ratio;
 use crate::table::LinkId;
 
@@ -66,10 +66,10 @@ pub fn sids(document: &Value) -> Option<Topology> {
 
 impl Report<'_> {
     /// Returns the path of a flow. Carriers pin switches, not links: between parallel links the fabric chooses.
-    pub fn hop(&self, outcome: &Outcome, flow: usize, with_carriers: bool) -> Hop {
+    pub fn hop(&self, outcome: &ChosenPaths, flow: usize, with_carriers: bool) -> Hop {
         let links = outcome.paths.links(self.fabric, self.demand, flow);
         let node = |link: &LinkId| self.fabric.node(self.fabric.link(*link).to);
-        let switches = links.iter().map(node).filter(|node| node.kind == Kind::Switch);
+        let switches = links.iter().map(node).filter(|node| node.kind == NodeKind::Switch);
         let mut hop = Hop { via: switches.map(|node| node.name.clone()).collect(), ..Hop::default() };
         let Some(sids) = self.sids.filter(|_| with_carriers) else { return hop };
         let ends = links.first().map(|link| &self.fabric.node(self.fabric.link(*link).from).id);
@@ -92,20 +92,20 @@ impl Report<'_> {
     }
 
     /// Returns the load per capacity of a link.
-    pub fn ratio(&self, outcome: &Outcome, link: LinkId) -> Ratio {
+    pub fn ratio(&self, outcome: &ChosenPaths, link: LinkId) -> Ratio {
         Ratio { load: outcome.loads[link], capacity: self.fabric.link(link).capacity.max(1) }
     }
 
     /// Returns the mean load per capacity of the links whose load depends on the paths.
     #[allow(clippy::cast_precision_loss, reason = "no fabric has 2^53 links")]
-    pub fn mean(&self, outcome: &Outcome) -> f64 {
+    pub fn mean(&self, outcome: &ChosenPaths) -> f64 {
         let links = &self.comparison.links;
         let sum: f64 = links.iter().map(|link| self.ratio(outcome, *link).value()).sum();
         sum / links.len().max(1) as f64
     }
 
     /// Returns the name of the busiest link; of several equal ones, the first by name.
-    pub fn busiest_link(&self, outcome: &Outcome) -> Option<String> {
+    pub fn busiest_link(&self, outcome: &ChosenPaths) -> Option<String> {
         let busy = self.comparison.links.iter().filter(|link| self.ratio(outcome, **link) == outcome.busiest);
         busy.map(|link| self.link_name(*link)).min().filter(|_| outcome.busiest > Ratio::ZERO)
     }
@@ -117,7 +117,7 @@ impl Report<'_> {
         links.map(|link| self.ratio(&self.comparison.placed, link)).max().unwrap_or(Ratio::ZERO)
     }
 
-    fn summary(&self, outcome: &Outcome) -> Value {
+    fn summary(&self, outcome: &ChosenPaths) -> Value {
         let bound = self.comparison.bound.value();
         let busiest = outcome.busiest.value();
         json!({

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::comparison::Outcome;
+use crate::comparison::ChosenPaths;
 use crate::ratio::Ratio;
 use crate::report::Report;
 
@@ -83,7 +83,12 @@ fn draw(report: &Report, text: &mut String) -> fmt::Result {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "there are at most 128 bars")]
-fn bars(report: &Report, outcome: &Outcome, (left, most, colour): (f64, f64, &str), text: &mut String) -> fmt::Result {
+fn bars(
+    report: &Report,
+    outcome: &ChosenPaths,
+    (left, most, colour): (f64, f64, &str),
+    text: &mut String,
+) -> fmt::Result {
     let links = &report.comparison.links;
     let mut ratios: Vec<Ratio> = links.iter().map(|link| report.ratio(outcome, *link)).collect();
     ratios.sort_unstable_by(|one, other| other.cmp(one));

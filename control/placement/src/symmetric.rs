@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::colour::{Cell, colour};
 use crate::commodity::{Route, Spread};
 use crate::commodity_paths::CommodityPaths;
-use crate::fabric::Kind;
+use crate::fabric::NodeKind;
 use crate::part::Part;
 use crate::table::{LinkId, NodeId, PerNode};
 
@@ -103,7 +103,7 @@ impl<'m, 'p> Symmetric<'m, 'p> {
         let paths = self.paths;
         let fabric = paths.problem.fabric;
         let (entry, to_exit) = (paths.commodity(commodity).entry, paths.to_exit(commodity));
-        if !matches!(paths.hops(commodity), Some(2 | 4)) || fabric.node(entry).kind == Kind::Host {
+        if !matches!(paths.hops(commodity), Some(2 | 4)) || fabric.node(entry).kind == NodeKind::Host {
             return None;
         }
         let sort = |mut links: Uplinks| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::fabric::{Fabric, Kind, Link, Node};
+use crate::fabric::{Fabric, Link, Node, NodeKind};
 use crate::table::NodeId;
 
 /// Error: a document that is not a fabric.
@@ -105,12 +105,12 @@ impl Fabric {
 }
 
 /// Returns whether the document describes a host or a switch: a router id marks a switch, a prefix or address a host.
-fn kind(document: &Map<String, Value>, collection: &str) -> Kind {
+fn kind(document: &Map<String, Value>, collection: &str) -> NodeKind {
     let has = |key: &str| document.get(key).is_some_and(|value| !value.is_null());
     let collection = text(document, "_id").unwrap_or(collection).split('/').next().unwrap_or_default();
     let host =
         ["prefix", "ipv6_address", "ipv4_address"].into_iter().any(has) || matches!(collection, "hosts" | "gpus");
-    if host && !has("router_id") { Kind::Host } else { Kind::Switch }
+    if host && !has("router_id") { NodeKind::Host } else { NodeKind::Switch }
 }
 
 fn is_up(place: &str, document: &Map<String, Value>) -> Result<bool, TopologyError> {

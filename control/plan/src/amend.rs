@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelRoute, RouteKey, Routes};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Amendment, Desired, Mac, NeighborChange, Path, PortId, RouteAction, RouteChange, SidChange, Steer, SteerChange,
     TableId,
 };

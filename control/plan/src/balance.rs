@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use ipnet::IpNet;
 use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
-use srv6d_srv6::model::{
-    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
-    TableId,
+use srv6d_srv6::desired::{
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, PolicyMode, PortId,
+    Reactive, TableId,
 };
 
 use super::node::or;
@@ -99,14 +99,14 @@ fn policies<'c>(
 }
 
 /// Returns what a policy looks at, and `None` if it looks at no state.
-fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
+fn mode(table: &config::Balance, found: &mut Findings) -> Option<PolicyMode> {
     match table.mode.get_ref() {
         BalanceMode::Flowlet => {
             refuse(keys_of_adaptive(table), table, found);
-            Some(Mode::Flowlet)
+            Some(PolicyMode::Flowlet)
         }
         BalanceMode::Adaptive => {
-            Some(Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
+            Some(PolicyMode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
         }
         BalanceMode::Weighted => {
             refuse(keys_of_adaptive(table), table, found);
@@ -143,7 +143,7 @@ fn keys_of_flows(table: &config::Balance) -> [Written; 3] {
 fn refuse(keys: impl IntoIterator<Item = Written>, table: &config::Balance, found: &mut Findings) {
     for (key, span) in keys {
         if let Some(span) = span {
-            let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().word());
+            let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().keyword());
             found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Port, PortId, TableId};
+use srv6d_srv6::desired::{Desired, Port, PortId, TableId};
 
 /// Changes of one kind of entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,7 +185,7 @@ fn node(desired: &Desired) -> Entries {
 }
 
 fn neighbors(desired: &Desired) -> Entries {
-    let entry = |(&(port, address), mac): (&(srv6d_srv6::model::PortId, _), &srv6d_srv6::model::Mac)| {
+    let entry = |(&(port, address), mac): (&(srv6d_srv6::desired::PortId, _), &srv6d_srv6::desired::Mac)| {
         let address: std::net::IpAddr = address;
         (format!("{address} dev {}", port_name(desired, usize::from(port.0))), mac.to_string())
     };
@@ -208,7 +208,7 @@ fn port_text(desired: &Desired, (index, port): (u16, &Port)) -> String {
 }
 
 pub(super) fn in_table(prefix: impl fmt::Display, table: u32) -> String {
-    if table == srv6d_srv6::model::TableId::MAIN.0 { prefix.to_string() } else { format!("{prefix} table {table}") }
+    if table == srv6d_srv6::desired::TableId::MAIN.0 { prefix.to_string() } else { format!("{prefix} table {table}") }
 }
 
 fn text(entry: &impl fmt::Debug) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use srv6d_config::{self as config, EcnMarking, EcnRule, Findings, NonEct};
-use srv6d_srv6::model::{self, Chance, Emulation, PortId};
+use srv6d_srv6::desired::{self, Chance, Emulation, PortId};
 
 use super::Workers;
 use super::node::or;
@@ -20,7 +20,7 @@ const WIRE: u64 = 38;
 /// Returns the emulated ports. `ports` are all ports of the state, those of the configuration first.
 pub(super) fn ports(
     config: &config::Config,
-    ports: &[model::Port],
+    ports: &[desired::Port],
     workers: &Workers,
     found: &mut Findings,
 ) -> BTreeMap<PortId, Emulation> {
@@ -88,17 +88,17 @@ fn emulation(table: &config::Emulate, found: &mut Findings) -> Emulation {
     }
 }
 
-fn marking_rule(marking: &EcnMarking, table: &config::Emulate, found: &mut Findings) -> model::Ecn {
+fn marking_rule(marking: &EcnMarking, table: &config::Emulate, found: &mut Findings) -> desired::Ecn {
     match marking {
         EcnMarking::Profile(profile) => profile.get_ref().rule(),
         EcnMarking::Rule(written) => {
             let [min, max] = limits(written, table, found);
             let probability = written.probability.as_ref().map_or(1.0, |share| share.get_ref().0);
             let non_ect = match or(&written.non_ect, NonEct::Drop) {
-                NonEct::Drop => model::NonEct::Drop,
-                NonEct::Pass => model::NonEct::Pass,
+                NonEct::Drop => desired::NonEct::Drop,
+                NonEct::Pass => desired::NonEct::Pass,
             };
-            model::Ecn { min, max, probability: Chance::of(probability), non_ect }
+            desired::Ecn { min, max, probability: Chance::of(probability), non_ect }
         }
     }
 }
@@ -153,7 +153,7 @@ fn check_queue(table: &config::Emulate, emulation: &Emulation, found: &mut Findi
         let what = format!("{queue} bytes do not hold two packets of MTU {USUAL_MTU}, which take {least}");
         found.error(span.clone(), "[[port]] emulate queue", what, format!("write queue = {least} or more"));
     }
-    let Some(model::Ecn { min, max, .. }) = emulation.ecn else { return };
+    let Some(desired::Ecn { min, max, .. }) = emulation.ecn else { return };
     if min > max || max > queue {
         found.error(
             span,

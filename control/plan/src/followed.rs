@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use srv6d_kernel_routes::{KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction, RouteKey};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, PortId, Route, RouteAction, TableId,
 };
 
@@ -20,7 +20,7 @@ use super::environment::is_link_local;
 use super::node::or;
 use super::owners::{Owner, Owners};
 use super::rules::{Chosen, LOCAL};
-use srv6d_offer::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
+use srv6d_offer::{Offer, OfferOutcome, OfferedPath, OfferedSteer, OutcomeState};
 
 /// Name of the kernel as a source of steered prefixes.
 pub const KERNEL: &str = "kernel";
@@ -147,7 +147,7 @@ pub(super) fn is_followed(source: &str) -> bool {
 }
 
 /// Returns the route with `encap seg6` that an outcome refuses or leaves pending.
-pub(super) fn refused(outcome: &Outcome) -> Option<Unfollowed> {
+pub(super) fn refused(outcome: &OfferOutcome) -> Option<Unfollowed> {
     let source = [KERNEL, FPM].into_iter().find(|source| outcome.source == *source)?;
     let (OutcomeState::Refused(why) | OutcomeState::Pending(why)) = &outcome.state else { return None };
     Some(Unfollowed { source, table: outcome.table, prefix: outcome.prefix, why: why.clone() })
@@ -176,7 +176,7 @@ fn announced<'e>(context: &Context<'e>) -> Vec<&'e KernelRoute> {
 }
 
 /// Returns true if the outcome is of a route with `encap seg6` that is in force.
-pub(super) fn is_in_force(outcome: &Outcome) -> bool {
+pub(super) fn is_in_force(outcome: &OfferOutcome) -> bool {
     is_followed(&outcome.source) && outcome.state == OutcomeState::Programmed
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use srv6d_srv6::model::{Hop, TableId};
+use srv6d_srv6::desired::{Hop, TableId};
 
 use super::environment::is_link_local;
 use super::node::or;
@@ -126,7 +126,7 @@ impl Ports<'_> {
         via: &Spanned<IpAddr>,
         entry: &str,
         found: &mut Findings,
-    ) -> Option<srv6d_srv6::model::PortId> {
+    ) -> Option<srv6d_srv6::desired::PortId> {
         let address = *via.get_ref();
         let mut best = self.connected_around(address);
         let Some(first) = best.next() else {

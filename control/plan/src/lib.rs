@@ -30,10 +30,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use srv6d_srv6::model::{Desired, HostPort, TableId};
+use srv6d_srv6::desired::{Desired, HostPort, TableId};
 
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
-use srv6d_offer::{Offer, Outcome};
+use srv6d_offer::{Offer, OfferOutcome};
 
 pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
 pub use diff::{Change, Diff, diff};
@@ -73,7 +73,7 @@ pub struct Plan {
     /// Facts that are worth knowing and wait for nothing.
     pub notes: Vec<Diagnostic>,
     /// Outcomes of everything that sources offer, and of followed routes that are not in force.
-    pub offered: Vec<Outcome>,
+    pub offered: Vec<OfferOutcome>,
     /// Routes of followed tables that stay with the kernel. There may be a million, so whoever shows them shares them.
     pub unfollowed: Arc<Vec<Unfollowed>>,
     /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or
@@ -202,7 +202,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let devices = context.ports.devices();
     // The tc program forwards for the port of local applications.
     let by_tc = context.ports.host.filter(|_| node::host(&config.host).engine == HostEngine::Tc);
-    let emulated = emulated::ports(config, &context.ports.models, &workers, found);
+    let emulated = emulated::ports(config, &context.ports.desired, &workers, found);
     let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
             .map(|(port, veth)| HostPort { port, kernel_mac: veth.kernel_mac }),
@@ -211,7 +211,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         auto_offload: ports::auto_offload(config),
         balance: balance::plan(config, &emulated, found),
         emulated,
-        ports: context.ports.models,
+        ports: context.ports.desired,
         tunnel,
         policy: node::policy(&config.node, &name),
         blocks,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
-use srv6d_srv6::model::{DscpMode, Policy, Tunnel};
+use srv6d_srv6::desired::{DscpMode, NodePolicy, Tunnel};
 
 use super::environment::{Environment, is_link_local};
 use super::{Api, Host, Workers, not_unicast};
@@ -80,9 +80,9 @@ fn seed_of(name: &str) -> u64 {
     digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-pub(super) fn policy(node: &config::Node, name: &str) -> Policy {
-    let defaults = Policy::default();
-    Policy {
+pub(super) fn policy(node: &config::Node, name: &str) -> NodePolicy {
+    let defaults = NodePolicy::default();
+    NodePolicy {
         hash_seed: node.hash_seed.as_ref().map_or_else(|| seed_of(name), |seed| (*seed.get_ref()).into()),
         icmp_per_second: or(&node.icmp_rate, defaults.icmp_per_second),
         icmp_unreachable: or(&node.icmp_unreachable, defaults.icmp_unreachable),

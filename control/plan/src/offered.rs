@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_srv6::LOCATOR_BITS;
-use srv6d_srv6::model::{Block, Steer, TableId};
+use srv6d_srv6::desired::{Block, Steer, TableId};
 
 use super::Context;
 use super::environment::is_link_local;
@@ -16,7 +16,7 @@ use super::steers::{Names, refuse_link_scope, resolve};
 use srv6d_config::{
     self as config, Accepted, Diagnostic, Findings, OneHop, SegmentRoute, Spanned, SteerMode, SteerPath,
 };
-use srv6d_offer::{Offer, OfferedPath, OfferedSteer, Outcome, OutcomeState};
+use srv6d_offer::{Offer, OfferOutcome, OfferedPath, OfferedSteer, OutcomeState};
 
 /// One offered prefix, as if it were the only entry of a file.
 pub(super) struct Entry<'o> {
@@ -212,7 +212,7 @@ pub(super) fn steers(
     blocks: &[Block],
     owners: &Owners,
     names: &mut Names,
-) -> (Vec<Steer>, Vec<Outcome>, bool) {
+) -> (Vec<Steer>, Vec<OfferOutcome>, bool) {
     let mut steers = Vec::new();
     let mut outcomes = Vec::new();
     let mut waits = false;
@@ -233,7 +233,7 @@ pub(super) fn steers(
             }
         };
         let (peer, prefix, table) = (steer.peer.clone(), steer.prefix, TableId(steer.table));
-        outcomes.push(Outcome { source: source.to_owned(), peer, prefix, table, state });
+        outcomes.push(OfferOutcome { source: source.to_owned(), peer, prefix, table, state });
     }
     (steers, outcomes, waits)
 }

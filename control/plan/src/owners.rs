@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{Hop, TableId};
+use srv6d_srv6::desired::{Hop, TableId};
 
 use srv6d_config::Findings;
 

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{self, Mac, PortId, Role, TableId};
+use srv6d_srv6::desired::{self, Mac, PortId, Role, TableId};
 use srv6d_srv6::prefix_map::PrefixMap;
 
 use super::environment::{Device, Environment, KernelNeighbor, is_link_local};
@@ -25,7 +25,7 @@ pub(super) struct Ports<'a> {
     /// The tables of the configuration.
     pub(super) written: Vec<WrittenPort<'a>>,
     /// The same ports as the packet path needs them, followed by the veth of srv6d.
-    pub(super) models: Vec<model::Port>,
+    pub(super) desired: Vec<desired::Port>,
     /// The veth of srv6d.
     pub(super) host: Option<PortId>,
     /// Prefixes of the ports' addresses.
@@ -95,28 +95,28 @@ impl<'a> Ports<'a> {
         for (id, port) in numbered().filter(|(_, port)| !port.tagged).chain(numbered()) {
             physical.entry(port.device_name).or_insert(id);
         }
-        let (models, connected, connected_by_prefix) = (Vec::new(), Vec::new(), PrefixMap::default());
-        let mut ports = Self { written, models, host: None, connected, connected_by_prefix, by_name, physical };
+        let (desired, connected, connected_by_prefix) = (Vec::new(), Vec::new(), PrefixMap::default());
+        let mut ports = Self { written, desired, host: None, connected, connected_by_prefix, by_name, physical };
         for (index, port) in config.ports.iter().enumerate() {
             let Some(id) = port_id(index) else {
                 found.error(port.span(), "[[port]]", "more than 65535 ports", "use fewer ports");
                 break;
             };
-            let model = ports.model(id, port, (environment, rules), found);
-            ports.add_connected(id, model.table);
-            ports.models.push(model);
+            let desired = ports.desired(id, port, (environment, rules), found);
+            ports.add_connected(id, desired.table);
+            ports.desired.push(desired);
         }
         ports.add_host(environment);
         ports
     }
 
-    fn model(
+    fn desired(
         &self,
         id: PortId,
         port: &Spanned<config::Port>,
         (environment, rules): (&Environment, &Rules),
         found: &mut Findings,
-    ) -> model::Port {
+    ) -> desired::Port {
         let table = port.get_ref();
         let written = self.written.get(usize::from(id.0));
         if written.is_some_and(|written| written.device_name == LOOPBACK) {
@@ -134,7 +134,7 @@ impl<'a> Ports<'a> {
         let chosen = layer3.and_then(|device| rules.port_tables.get(&device.name)).copied();
         let role = role(table, found);
         let addresses = layer3.map(|device| device.addresses.as_slice()).unwrap_or_default();
-        model::Port {
+        desired::Port {
             name: table.vlan.as_ref().map_or_else(
                 || device_name(table).to_owned(),
                 |vlan| format!("{}.{}", device_name(table), vlan.get_ref()),
@@ -185,14 +185,14 @@ impl<'a> Ports<'a> {
 
     fn add_host(&mut self, environment: &Environment) {
         let Some(veth) = &environment.host else { return };
-        let Some(id) = port_id(self.models.len()) else { return };
+        let Some(id) = port_id(self.desired.len()) else { return };
         self.host = Some(id);
-        self.models.push(model::Port {
+        self.desired.push(desired::Port {
             up: veth.up,
             role: Role::Kernel,
             icmp_source_v6: global_v6(node_addresses(environment)),
             icmp_source_v4: global_v4(node_addresses(environment)),
-            ..model::Port::fabric(veth.device.as_str(), id.0, veth.packet_mac, veth.mtu)
+            ..desired::Port::fabric(veth.device.as_str(), id.0, veth.packet_mac, veth.mtu)
         });
     }
 
@@ -237,10 +237,10 @@ impl<'a> Ports<'a> {
     /// Returns the global addresses of the node: those of a port in its table, all others in main.
     pub(super) fn local_addresses(&self, environment: &Environment, rules: &Rules) -> Vec<(TableId, IpAddr)> {
         let mut addresses: Vec<(TableId, IpAddr)> = Vec::new();
-        let mut owners: HashMap<&str, &model::Port> = HashMap::new();
-        for (port, model) in self.written.iter().zip(&self.models) {
+        let mut owners: HashMap<&str, &desired::Port> = HashMap::new();
+        for (port, desired) in self.written.iter().zip(&self.desired) {
             if let Some(device) = port.layer3 {
-                owners.entry(device.name.as_str()).or_insert(model);
+                owners.entry(device.name.as_str()).or_insert(desired);
             }
         }
         for device in &environment.devices {
@@ -323,8 +323,11 @@ fn check_duplicates(ports: &[Spanned<config::Port>], found: &mut Findings) {
             if mode != first {
                 let line = found.line_of(&earlier.span());
                 let span = table.mode.as_ref().map_or_else(|| port.span(), Spanned::span);
-                let what =
-                    format!("{:?}, but {line} wants {:?} for the same device {device}", mode.word(), first.word());
+                let what = format!(
+                    "{:?}, but {line} wants {:?} for the same device {device}",
+                    mode.keyword(),
+                    first.keyword()
+                );
                 found.error(span, "[[port]] mode", what, "write the same mode for every port of a device");
             }
         }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use ipnet::{IpNet, Ipv6Net};
-use srv6d_srv6::model::{Behavior, Desired, Hop, PortId, Role, RouteAction, TableId};
+use srv6d_srv6::desired::{Behavior, Desired, Hop, PortId, Role, RouteAction, TableId};
 use srv6d_srv6::prefix_map::PrefixMap;
 
 use srv6d_config::{Config, Findings};

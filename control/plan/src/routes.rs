@@ -1,6 +1,6 @@
 //! Plans `[[route]]`, and the connected routes of the ports' own addresses.
 
-use srv6d_srv6::model::{Hop, Route, RouteAction, TableId};
+use srv6d_srv6::desired::{Hop, Route, RouteAction, TableId};
 use toml::Spanned;
 
 use super::Context;
@@ -35,7 +35,7 @@ fn action(context: &Context<'_>, written: &Spanned<config::Route>, found: &mut F
     let rule = HopRule { family, on_link: true };
     let hops = context.ports.hops(("[[route]]", written.span()), &route.hop, &route.nexthops, rule, found);
     if kind != RouteType::Unicast && hops.written {
-        let what = format!("a route of type {:?} has no next hop", kind.word());
+        let what = format!("a route of type {:?} has no next hop", kind.keyword());
         found.error(written.span(), "[[route]]", what, "remove `via`, `port` and `nexthops`, or `type`");
     }
     match kind {

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use ipnet::{IpNet, Ipv6Net};
-use srv6d_srv6::model::{Behavior, Block, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, TableId, UnknownSid};
+use srv6d_srv6::desired::{
+    Behavior, Block, Csid, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, TableId, UnknownSid,
+};
 use srv6d_srv6::prefix_map::PrefixMap;
 use toml::Spanned;
 
@@ -104,10 +106,10 @@ fn check_keys(written: &Spanned<config::Sid>, found: &mut Findings) {
     let adjacent = matches!(behavior, B::UA | B::EndX);
     let cross_connects = matches!(behavior, B::UDX4 | B::UDX6 | B::EndDX4 | B::EndDX6);
     let looks_up = !ends && !adjacent && !cross_connects;
-    let usid = behavior.word().starts_with('u');
+    let usid = behavior.keyword().starts_with('u');
     let mut only_for = |key: &str, span: Option<Range<usize>>, applies: bool, owners: &str| {
         if let Some(span) = span.filter(|_| !applies) {
-            let what = format!("has no meaning for {}: it belongs to {owners}", behavior.word());
+            let what = format!("has no meaning for {}: it belongs to {owners}", behavior.keyword());
             found.error(span, &format!("[[sid]] {key}"), what, format!("remove `{key}`"));
         }
     };
@@ -138,7 +140,7 @@ fn check_block(sid: &config::Sid, blocks: &PrefixMap<usize>, found: &mut Finding
         return;
     };
     let (lblen, length) = (or(&sid.lblen, 32), block.prefix_len());
-    if sid.behavior.get_ref().word().starts_with('u') && lblen != length {
+    if sid.behavior.get_ref().keyword().starts_with('u') && lblen != length {
         let what = format!("lblen {lblen} does not fit the block {block}");
         let at = sid.lblen.as_ref().map_or(span, Spanned::span);
         found.warning(at, "[[sid]] lblen", what, format!("write lblen = {length}"));
@@ -172,7 +174,7 @@ fn behavior(context: &Context<'_>, written: &Spanned<config::Sid>, found: &mut F
 
 /// Returns the lengths of a NEXT-CSID shift. iproute2 refuses the same lengths with the same messages.
 fn csid(sid: &config::Sid, found: &mut Findings) -> Option<Csid> {
-    if !sid.behavior.get_ref().word().starts_with('u') {
+    if !sid.behavior.get_ref().keyword().starts_with('u') {
         return None;
     }
     let prefix_len = sid.sid.get_ref().prefix_len();
@@ -247,7 +249,7 @@ fn adjacency(context: &Context<'_>, written: &Spanned<config::Sid>, rule: HopRul
     let sid = written.get_ref();
     let hops = context.ports.hops(("[[sid]]", written.span()), &sid.hop, &sid.nexthops, rule, found);
     if !hops.written {
-        let what = format!("{} needs a next hop", sid.behavior.get_ref().word());
+        let what = format!("{} needs a next hop", sid.behavior.get_ref().keyword());
         let fix = "add `via = \"fe80::2\"` and `port = \"eth1\"`, or `nexthops = [...]`";
         found.error(sid.behavior.span(), "[[sid]]", what, fix);
     }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use super::Context;
 use super::hops::{HopFamily, HopRule};
 use srv6d_config::{
-    Endpoint, Findings, Jalapeno, ListenAddress, OneHop, PathKind, RequestSettings, Spanned, Steering, Syd,
+    Criterion, Endpoint, Findings, Jalapeno, ListenAddress, OneHop, RequestSettings, Spanned, Steering, Syd,
 };
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
@@ -41,23 +41,23 @@ fn jalapeno(table: &Jalapeno, found: &mut Findings) {
         found.error(at.clone(), "[jalapeno]", "has no peers: nothing would be steered", fix);
     }
     repeated(table.peers.iter(), &table.source, "[jalapeno] peers", found);
-    let kind = table.path.as_ref().map_or(PathKind::Shortest, |kind| *kind.get_ref());
+    let kind = table.path.as_ref().map_or(Criterion::Shortest, |kind| *kind.get_ref());
     match (kind, table.excluded_countries.first()) {
-        (PathKind::Sovereignty, None) => {
+        (Criterion::Sovereignty, None) => {
             let fix = "add `excluded_countries = [\"FRA\"]`";
             found.error(at, "[jalapeno]", "path = \"sovereignty\" avoids no country", fix);
         }
-        (PathKind::Sovereignty, Some(_)) | (_, None) => {}
+        (Criterion::Sovereignty, Some(_)) | (_, None) => {}
         (_, Some(country)) => {
             let fix = "write path = \"sovereignty\", or remove the list";
             found.warning(country.span(), "[jalapeno] excluded_countries", "only \"sovereignty\" uses it", fix);
         }
     }
-    if let (Some(limit), false) = (&table.limit, matches!(kind, PathKind::BestPaths | PathKind::NextBestPath)) {
+    if let (Some(limit), false) = (&table.limit, matches!(kind, Criterion::BestPaths | Criterion::NextBestPath)) {
         let fix = "write path = \"next-best-path\" for several paths, or remove it";
-        found.warning(limit.span(), "[jalapeno] limit", format!("{:?} gives one path", kind.word()), fix);
+        found.warning(limit.span(), "[jalapeno] limit", format!("{:?} gives one path", kind.keyword()), fix);
     }
-    if let (Some(state), true) = (&table.state, kind != PathKind::Load) {
+    if let (Some(state), true) = (&table.state, kind != Criterion::Load) {
         let what = "only path = \"load\" has allocations to keep";
         found.warning(state.span(), "[jalapeno] state", what, "remove it");
     }

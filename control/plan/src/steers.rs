@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use ipnet::IpNet;
 use srv6d_srv6::carrier::{CarrierError, MAX_SEGMENTS, SegmentList};
-use srv6d_srv6::model::{Hop, Path, Steer, TableId};
+use srv6d_srv6::desired::{Hop, Path, Steer, TableId};
 use toml::Spanned;
 
 use super::Context;

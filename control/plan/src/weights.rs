@@ -15,7 +15,7 @@ use std::ops::Range;
 use ipnet::IpNet;
 use srv6d_balance::{path_capacity, weights};
 use srv6d_config::{self as config, BalanceMode, Findings, NextHop, Spanned};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, BitRate, Capacities, Desired, GroupPolicy, Hop, HopCapacity, HopsOf, Path, PortId, RouteAction, TableId,
 };
 

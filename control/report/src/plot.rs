@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::document::{Line, Mark, Plot, Point, Stroke, escaped};
-use crate::svg::{ceiling, colour, digits, legend_columns, opening};
+use crate::svg::{ceiling, colour, digits, end_of_axis, legend_columns, opening};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 320.0;
@@ -44,7 +44,7 @@ impl Scales {
             let low = floor(lowest.min(high / 2.0)).max(high / 10_f64.powf(DECADES));
             (low.log10(), high.log10())
         } else {
-            (0.0, top(highest))
+            (0.0, end_of_axis(highest))
         };
         Self { left, width: (right - left).max(1e-9), low, high, log: plot.log }
     }
@@ -70,16 +70,6 @@ impl Scales {
         }
         (0..=5).map(|part| self.high * f64::from(part) / 5.0).collect()
     }
-}
-
-/// Returns the upper end of an axis that begins at zero. It is above the value, and its fifths are round numbers.
-fn top(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 1.0;
-    }
-    let power = 10_f64.powf(value.log10().floor());
-    let ends = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0].map(|end| end * power);
-    ends.into_iter().find(|&end| end >= value).unwrap_or(value)
 }
 
 /// Returns the next round number below: 1, 2 or 5 times a power of ten.
@@ -243,7 +233,7 @@ mod tests {
     #[test]
     fn an_axis_from_zero_ends_not_far_above_its_highest_value() {
         for (value, end) in [(217.0, 250.0), (154.0, 200.0), (5.0, 5.0), (10.1, 15.0), (0.0, 1.0), (0.41, 0.5)] {
-            assert!((top(value) - end).abs() < 1e-9, "{value}: {}", top(value));
+            assert!((end_of_axis(value) - end).abs() < 1e-9, "{value}: {}", end_of_axis(value));
         }
     }
 

@@ -114,8 +114,8 @@ pub fn ceiling(value: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= value).unwrap_or(value)
 }
 
-/// Returns the upper end of an axis whose five rules are to have short labels: slightly above the value.
-fn end_of_axis(value: f64) -> f64 {
+/// Returns the upper end of an axis that begins at zero. It is above the value, and its fifths have short labels.
+pub(crate) fn end_of_axis(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }

@@ -1,11 +1,11 @@
 //! `srv6d show balance`.
 
-use srv6d_api::state::BalanceRow;
+use srv6d_api::state::MemberStatus;
 
 use super::Table;
 
 /// Formats the members of groups that choose by a policy.
-pub(super) fn render(rows: &[BalanceRow]) -> String {
+pub(super) fn render(rows: &[MemberStatus]) -> String {
     let mut table = Table::new(&[
         "GROUP",
         "POLICY",

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::table::Table;
-use srv6d_api::state::{CountersView, ReasonRow};
+use srv6d_api::state::{CountersView, ReasonCount};
 
 pub fn render(view: &CountersView) -> String {
     let mut totals = Table::new(&["COUNTER", ">PACKETS", "MEANING"]);
@@ -24,6 +24,9 @@ pub fn render(view: &CountersView) -> String {
     );
     if let Some(lost) = view.local_lost {
         total("local lost", lost, "not in rx: of local applications, dropped by the kernel in front of srv6d");
+    }
+    if view.ecn_unused > 0 {
+        total("ecn unused", view.ecn_unused, "decapsulated: ECT outside and Not-ECT inside, which no sender makes");
     }
     let rx_lost = view.ports.iter().map(|port| port.rx_lost).sum();
     total(
@@ -66,7 +69,7 @@ fn balance(view: &CountersView) -> String {
 }
 
 /// Formats the counters that are not 0. The names of all others are in `--json`.
-fn reasons(heading: &str, rows: &[ReasonRow], nothing: &str) -> String {
+fn reasons(heading: &str, rows: &[ReasonCount], nothing: &str) -> String {
     let mut table = Table::new(&[heading, ">PACKETS", "MEANING"]);
     for row in rows.iter().filter(|row| row.packets > 0) {
         table.row([row.reason.clone(), row.packets.to_string(), row.meaning.clone()]);
@@ -74,6 +77,6 @@ fn reasons(heading: &str, rows: &[ReasonRow], nothing: &str) -> String {
     table.finish(nothing)
 }
 
-fn sum(rows: &[ReasonRow]) -> u64 {
+fn sum(rows: &[ReasonCount]) -> u64 {
     rows.iter().map(|row| row.packets).sum()
 }

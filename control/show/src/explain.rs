@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use srv6d_api::explain::{ChoiceRow, DropRow, ExplainView, HopChoice, MatchRow, PathChoice, StepRow, VerdictRow};
+use srv6d_api::explain::{
+    ExplainView, ExplainedChoice, ExplainedStep, ExplainedVerdict, HopChoice, LastDrop, LongestMatch, PathChoice,
+};
 
 use super::packet::{bytes_of, dump, summary};
 use super::{dash, dash_empty, generation, health, vrf};
@@ -33,20 +35,20 @@ pub fn render(view: &ExplainView) -> String {
     text
 }
 
-fn step(step: &StepRow) -> String {
+fn step(step: &ExplainedStep) -> String {
     match step {
-        StepRow::Port { name, role, table, mtu } => {
+        ExplainedStep::Port { name, role, table, mtu } => {
             format!("port      {name}: role {role}, table {}, mtu {mtu}\n", vrf(*table))
         }
-        StepRow::LookUp(row) => format!("look up   {}\n", matched(row)),
-        StepRow::Shift => "shift     the next uSID of the carrier\n".to_owned(),
-        StepRow::NextSegment => "segment   the next one of the SRH\n".to_owned(),
-        StepRow::Decapsulate { source, destination, table } => {
+        ExplainedStep::LookUp(row) => format!("look up   {}\n", matched(row)),
+        ExplainedStep::Shift => "shift     the next uSID of the carrier\n".to_owned(),
+        ExplainedStep::NextSegment => "segment   the next one of the SRH\n".to_owned(),
+        ExplainedStep::Decapsulate { source, destination, table } => {
             format!("decap     inner packet {source} > {destination}, table {}\n", vrf(*table))
         }
-        StepRow::Path(choice) => choose("path", choice, path),
-        StepRow::NextHop(choice) => choose("next hop", choice, hop),
-        StepRow::Size { length, mtu } => {
+        ExplainedStep::Path(choice) => choose("path", choice, path),
+        ExplainedStep::NextHop(choice) => choose("next hop", choice, hop),
+        ExplainedStep::Size { length, mtu } => {
             let sign = if length <= mtu { "<=" } else { ">" };
             format!("size      {length} bytes {sign} mtu {mtu}\n")
         }
@@ -54,7 +56,7 @@ fn step(step: &StepRow) -> String {
 }
 
 /// Formats a longest match on one line.
-fn matched(row: &MatchRow) -> String {
+fn matched(row: &LongestMatch) -> String {
     let what = match (&row.prefix, row.kind.as_str()) {
         (_, "none") => "nothing matches".to_owned(),
         (Some(prefix), kind) => format!("{prefix} {kind}"),
@@ -66,11 +68,11 @@ fn matched(row: &MatchRow) -> String {
 }
 
 /// Formats the answer to `show routes ADDRESS`.
-pub fn longest_match(row: &MatchRow) -> String {
+pub fn longest_match(row: &LongestMatch) -> String {
     matched(row) + "\n"
 }
 
-fn choose<T>(what: &str, choice: &ChoiceRow<T>, member: impl Fn(&T) -> (bool, usize, String)) -> String {
+fn choose<T>(what: &str, choice: &ExplainedChoice<T>, member: impl Fn(&T) -> (bool, usize, String)) -> String {
     let slot = choice.slot.map_or_else(String::new, |slot| format!("slot {slot} of {}", choice.slots));
     let is_one = choice.members.len() == 1;
     let line = |of: &T| {
@@ -96,7 +98,7 @@ fn hop(row: &HopChoice) -> (bool, usize, String) {
     (row.chosen, row.slots, format!("{} on {}: {}, {mac}", row.via, row.port, health(row.state)))
 }
 
-fn verdict(row: &VerdictRow) -> String {
+fn verdict(row: &ExplainedVerdict) -> String {
     let port = row.port.as_deref().unwrap_or("-");
     let reason = row.reason.as_deref().unwrap_or_default();
     let mut text = match row.verdict.as_str() {
@@ -116,7 +118,7 @@ fn verdict(row: &VerdictRow) -> String {
 }
 
 /// Formats `show drops`, with the bytes of each packet if `with_bytes` is set.
-pub fn drops(rows: &[DropRow], with_bytes: bool) -> String {
+pub fn drops(rows: &[LastDrop], with_bytes: bool) -> String {
     let mut table = Table::new(&["TIME", "REASON", "WORKER", "PORT", "LOOKED UP", "NOW", "PACKET"]);
     let mut dumps = String::new();
     for row in rows {

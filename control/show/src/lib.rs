@@ -14,8 +14,8 @@ mod table;
 use srv6d_addresses::TableId;
 use srv6d_api::Response;
 use srv6d_api::state::{
-    BusyPollingRow, DeliveryRow, EmulatedRow, Health, HopRow, NeighborRow, PathRow, PortRow, RouteRow, SidRow,
-    UnfollowedRow,
+    BusyPollingStatus, DeliveryStatus, EmulatedStatus, Health, NeighborStatus, NextHopStatus, PathStatus, PortStatus,
+    RouteStatus, SidStatus, UnfollowedRoute,
 };
 use srv6d_text::escaped_lines;
 
@@ -60,7 +60,7 @@ fn lines(lines: &[String]) -> String {
     text
 }
 
-fn ports(rows: &[PortRow]) -> String {
+fn ports(rows: &[PortStatus]) -> String {
     let mut columns = vec![
         "PORT",
         "STATE",
@@ -123,23 +123,23 @@ fn ports(rows: &[PortRow]) -> String {
     text
 }
 
-fn said(DeliveryRow { engine, reason }: &DeliveryRow) -> String {
+fn said(DeliveryStatus { engine, reason }: &DeliveryStatus) -> String {
     if reason.is_empty() { engine.clone() } else { format!("{engine}: {reason}") }
 }
 
 /// Whether the tc program forwards for srv6d's own veth.
-fn is_by_tc(row: &PortRow) -> bool {
+fn is_by_tc(row: &PortStatus) -> bool {
     row.role == "kernel" && row.offload.as_ref().is_some_and(|offload| offload.on)
 }
 
-fn busy_polling(BusyPollingRow { napi_ids, reason }: &BusyPollingRow) -> String {
+fn busy_polling(BusyPollingStatus { napi_ids, reason }: &BusyPollingStatus) -> String {
     let napis = napi_ids.iter().map(|id| format!("NAPI {id}"));
     napis.chain(Some(reason.clone()).filter(|reason| !reason.is_empty())).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats rate and load of an emulated port, its queue now and at most in bytes, and the packets marked and dropped.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn emulated(row: &EmulatedRow) -> [String; 6] {
+fn emulated(row: &EmulatedStatus) -> [String; 6] {
     let dropped: u64 = row.dropped.values().sum();
     [
         rates::rate(Some(row.rate as f64)),
@@ -151,7 +151,7 @@ fn emulated(row: &EmulatedRow) -> [String; 6] {
     ]
 }
 
-fn offload(row: &PortRow) -> &'static str {
+fn offload(row: &PortStatus) -> &'static str {
     match row.offload.as_ref().map(|offload| (offload.on, offload.auto)) {
         None => "-",
         Some((true, _)) => "xdp",
@@ -160,7 +160,7 @@ fn offload(row: &PortRow) -> &'static str {
     }
 }
 
-fn sids(rows: &[SidRow]) -> String {
+fn sids(rows: &[SidStatus]) -> String {
     let mut table = Table::new(&["SID", "BEHAVIOR", "FLAVORS", "TO", "STATE", ">PACKETS", ">BYTES"]);
     for row in rows {
         let to = row.table.map_or_else(|| hops(&row.next_hops), |table| format!("table {}", vrf(table)));
@@ -178,7 +178,7 @@ fn sids(rows: &[SidRow]) -> String {
     table.finish("no SIDs are configured")
 }
 
-fn routes(rows: &[RouteRow]) -> String {
+fn routes(rows: &[RouteStatus]) -> String {
     let mut table = Table::new(&["PREFIX", "TABLE", "TYPE", "NEXT HOPS"]);
     for row in rows {
         table.row([row.prefix.clone(), vrf(row.table), row.kind.clone(), dash_empty(hops(&row.next_hops))]);
@@ -186,7 +186,7 @@ fn routes(rows: &[RouteRow]) -> String {
     table.finish("no routes")
 }
 
-fn unfollowed(rows: &[UnfollowedRow]) -> String {
+fn unfollowed(rows: &[UnfollowedRoute]) -> String {
     let mut table = Table::new(&["PREFIX", "TABLE", "WHY IT STAYS WITH THE KERNEL"]);
     for row in rows {
         table.row([row.prefix.clone(), vrf(row.table), row.why.clone()]);
@@ -194,7 +194,7 @@ fn unfollowed(rows: &[UnfollowedRow]) -> String {
     table.finish("every route of the followed tables is followed")
 }
 
-fn paths(rows: &[PathRow]) -> String {
+fn paths(rows: &[PathStatus]) -> String {
     let mut table = Table::new(&[
         "PREFIX",
         "TABLE",
@@ -237,7 +237,7 @@ fn paths(rows: &[PathRow]) -> String {
     text
 }
 
-fn neighbors(rows: &[NeighborRow]) -> String {
+fn neighbors(rows: &[NeighborStatus]) -> String {
     let mut table = Table::new(&["ADDRESS", "PORT", "MAC", "STATE", "NEXT HOP"]);
     for row in rows {
         table.row([
@@ -252,8 +252,8 @@ fn neighbors(rows: &[NeighborRow]) -> String {
 }
 
 /// Formats next hops: `via fe80::2 eth1`, `on-link eth1`. Weight and state are shown only if they say something.
-fn hops(hops: &[HopRow]) -> String {
-    let one = |hop: &HopRow| {
+fn hops(hops: &[NextHopStatus]) -> String {
+    let one = |hop: &NextHopStatus| {
         let to = hop.via.as_ref().map_or_else(|| "on-link".to_owned(), |via| format!("via {via}"));
         let weight = if hops.len() > 1 { format!(" weight {}", hop.weight) } else { String::new() };
         let state = if hop.state == Health::Up { String::new() } else { format!(" ({})", health(hop.state)) };
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_others_named_cannot_steer_the_terminal() {
         let why = "gone\u{1b}[2J\u{202e}".to_owned();
-        let row = UnfollowedRow { prefix: "::/0\n::/1".to_owned(), table: 254, why };
+        let row = UnfollowedRoute { prefix: "::/0\n::/1".to_owned(), table: 254, why };
         let text = render(&Response::Unfollowed(vec![row]));
         assert!(text.contains("::/0\\n::/1") && text.contains("gone\\u{1b}[2J\\u{202e}"), "{text}");
         assert_eq!(text.lines().count(), 2, "{text}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::render as whole;
 use crate::table::Table;
 use srv6d_api::Response;
-use srv6d_api::state::{CountersView, PathRow, PortRow, SidRow};
+use srv6d_api::state::{CountersView, PathStatus, PortStatus, SidStatus};
 
 /// A counter: its names, its packets, and its bytes if they are counted, too.
 struct Counted {
@@ -73,7 +73,7 @@ fn counted(response: &Response) -> Option<(Vec<&'static str>, Vec<Counted>)> {
 }
 
 /// Returns the counters of a port. Losses are included only if there were any.
-fn port(row: &PortRow) -> Vec<Counted> {
+fn port(row: &PortStatus) -> Vec<Counted> {
     let all = [
         Counted::new([&row.name, "rx"], row.rx_packets, Some(row.rx_bytes)),
         Counted::new([&row.name, "tx"], row.tx_packets, Some(row.tx_bytes)),
@@ -85,11 +85,11 @@ fn port(row: &PortRow) -> Vec<Counted> {
     all.into_iter().filter(is_told).collect()
 }
 
-fn sid(row: &SidRow) -> Counted {
+fn sid(row: &SidStatus) -> Counted {
     Counted::new([&row.sid, &row.behavior], row.packets, Some(row.bytes))
 }
 
-fn path(row: &PathRow) -> Counted {
+fn path(row: &PathStatus) -> Counted {
     Counted::new([&row.prefix, &row.path], row.packets, Some(row.bytes))
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use srv6d_api::decode;
 
-    fn sids() -> Vec<SidRow> {
+    fn sids() -> Vec<SidStatus> {
         match decode(include_str!("../../tests/it/recorded/sids.json")).unwrap() {
             Response::Sids(rows) => rows,
             other => unreachable!("{other:?}"),

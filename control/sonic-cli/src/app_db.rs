@@ -21,7 +21,7 @@ fn sid(switch: &Switch, sid: &Sid) -> Row {
     let node = inside.map_or(0, |locator| locator.node_len);
     let function = sid.prefix.prefix_len().saturating_sub(sid.block_len.saturating_add(node));
     let key = format!("SRV6_MY_SID_TABLE:{}:{node}:{function}:0:{}", sid.block_len, sid.prefix.addr());
-    let mut fields = vec![("action", sid.action.word().to_lowercase())];
+    let mut fields = vec![("action", sid.action.keyword().to_lowercase())];
     match sid.action {
         Action::Ua => {
             let port = sid.interface.clone().unwrap_or_default();

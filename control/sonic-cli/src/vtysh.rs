@@ -146,7 +146,7 @@ fn segment_routing(blocks: &[(&str, String)]) -> String {
 
 fn static_sid(sid: &Sid) -> String {
     let Sid { prefix, locator, .. } = sid;
-    let word = sid.action.word();
+    let word = sid.action.keyword();
     let what = match sid.action {
         Action::Un => word.to_owned(),
         Action::Ua => {

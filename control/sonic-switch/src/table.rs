@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use srv6d_config::{Extension, Optional, Record, Table};
+use srv6d_config::{ForeignTable, Optional, Record, Table};
 
 /// `[sonic]`: behaves as the SONiC switch of these files.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Sonic {
     pub mac: Optional<RouterMac>,
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// The uN SIDs of a switch that decapsulate packets which end there.
     SwitchUsd {
         /// All uN SIDs.
@@ -31,7 +31,7 @@ srv6d_config::words! {
     }
 }
 
-srv6d_config::words! {
+srv6d_config::keywords! {
     /// The Ethernet address that the ports of a switch have.
     RouterMac {
         /// Each interface has its own address. The `mac_addr` of an `INTERFACE` row has precedence.
@@ -56,6 +56,6 @@ impl Record for Sonic {
     }
 }
 
-impl Extension for Sonic {
+impl ForeignTable for Sonic {
     const KEY: &'static str = "sonic";
 }

@@ -13,7 +13,7 @@
 //! }"#;
 //! let reading = srv6d_sonic::read(Some(config_db), None, None, false).unwrap();
 //! assert_eq!(reading.switch.ports[0].wire.as_deref(), Some("eth1"));
-//! assert_eq!(reading.switch.sids[0].action.word(), "uN");
+//! assert_eq!(reading.switch.sids[0].action.keyword(), "uN");
 //! ```
 
 #![forbid(unsafe_code)]

@@ -124,7 +124,7 @@ fn join(old: &mut WrittenSid, new: WrittenSid, found: &mut Findings) {
     let default = |vrf: &Option<String>| vrf.as_deref().filter(|vrf| !switch::is_default_vrf(vrf)).map(str::to_owned);
     let differ = |one: &str, other: &str| one != other;
     let contradiction = if old.action != new.action {
-        Some(("action", old.action.word().to_owned(), new.action.word().to_owned()))
+        Some(("action", old.action.keyword().to_owned(), new.action.keyword().to_owned()))
     } else if default(&old.vrf) != default(&new.vrf) {
         let shown = |vrf: &Option<String>| default(vrf).unwrap_or_else(|| "default".to_owned());
         Some(("VRF", shown(&old.vrf), shown(&new.vrf)))
@@ -139,7 +139,7 @@ fn join(old: &mut WrittenSid, new: WrittenSid, found: &mut Findings) {
     } else if let (Some(one), Some(other)) = (old.decap_dscp_mode, new.decap_dscp_mode)
         && one != other
     {
-        Some(("decap_dscp_mode", one.word().to_owned(), other.word().to_owned()))
+        Some(("decap_dscp_mode", one.keyword().to_owned(), other.keyword().to_owned()))
     } else {
         None
     };

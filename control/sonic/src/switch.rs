@@ -230,12 +230,12 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions with their words, which are the same in both files.
-    pub const WORDS: [(&'static str, Self); 5] =
+    /// All actions with their keywords, which are the same in both files.
+    pub const KEYWORDS: [(&'static str, Self); 5] =
         [("uN", Self::Un), ("uA", Self::Ua), ("uDT4", Self::Udt4), ("uDT6", Self::Udt6), ("uDT46", Self::Udt46)];
 
-    /// Returns the action's word, for example `uN`.
-    pub const fn word(self) -> &'static str {
+    /// Returns the action's keyword, for example `uN`.
+    pub const fn keyword(self) -> &'static str {
         match self {
             Self::Un => "uN",
             Self::Ua => "uA",
@@ -262,8 +262,8 @@ pub enum DscpMode {
 }
 
 impl DscpMode {
-    /// Returns the mode's word, for example `pipe`.
-    pub const fn word(self) -> &'static str {
+    /// Returns the mode's keyword, for example `pipe`.
+    pub const fn keyword(self) -> &'static str {
         match self {
             Self::Pipe => "pipe",
             Self::Uniform => "uniform",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::check::environment;
-use crate::doctor::{Plans, TcEngine, Verdict, examine, render, worst};
+use crate::doctor::{Plans, Severity, TcEngine, examine, render, worst};
 use srv6d_api::client;
 use srv6d_api::state::SourceView;
 use srv6d_api::{DEFAULT_SOCKET, Request, Response, Topic};
@@ -33,7 +33,7 @@ pub fn doctor(interfaces: &[String], config: Option<&Path>, socket: Option<&Path
     } else {
         output::print(&render(&findings))?;
     }
-    if worst(&findings) == Verdict::Fail { Err(Failure::silent()) } else { Ok(()) }
+    if worst(&findings) == Severity::Fail { Err(Failure::silent()) } else { Ok(()) }
 }
 
 fn planned(file: &Path) -> Result<(Config, Plan), Failure> {

@@ -10,7 +10,7 @@ use super::check::environment;
 use srv6d_api::client::{self, AskError};
 use srv6d_api::{Request, Response};
 use srv6d_command::{Failure, output};
-use srv6d_config::{Config, Jalapeno, PathKind};
+use srv6d_config::{Config, Criterion, Jalapeno};
 use srv6d_controller::Snapshot;
 use srv6d_daemon::kernel::host_name;
 use srv6d_daemon::source::running::Sources;
@@ -18,7 +18,7 @@ use srv6d_offer::Offer;
 use srv6d_plan as plan;
 use srv6d_show as show;
 use srv6d_sonic_switch::{self as sonic, SwitchConfig};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 /// Longest time for the controllers' first round.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -75,7 +75,7 @@ struct Asked {
 /// do not answer are left out.
 fn offers(config: &Config) -> Result<Asked, Failure> {
     let mut said = String::new();
-    let is_by_load = |table: &Jalapeno| table.path.as_ref().is_some_and(|kind| *kind.get_ref() == PathKind::Load);
+    let is_by_load = |table: &Jalapeno| table.path.as_ref().is_some_and(|kind| *kind.get_ref() == Criterion::Load);
     let stand_in = config.jalapeno.as_ref().filter(|table| is_by_load(table)).map(|_| "jalapeno");
     if stand_in.is_some() {
         said.push_str(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use serde_json::Value;
-use srv6d_placement::{Clos, Fabric, Job, Outcome, Pattern, Report, compare, short, sids, svg};
+use srv6d_placement::{ChosenPaths, Clos, Fabric, Job, Pattern, Report, compare, short, sids, svg};
 
 use srv6d_command::{Failure, output, read};
 use srv6d_config::Source;
@@ -231,7 +231,7 @@ fn summary(report: &Report) -> String {
     let comparison = report.comparison;
     let mut table = Table::new(&["", ">BUSIEST", ">MEAN", ">TIMES THE BOUND", "BUSIEST LINK"]);
     let ecmp = format!("ECMP, seed {}", comparison.ecmp_seed);
-    let outcomes: [(&str, &Outcome); 3] =
+    let outcomes: [(&str, &ChosenPaths); 3] =
         [("placed", &comparison.placed), (&ecmp, &comparison.ecmp), ("Jalapeno /load", &comparison.load)];
     for (name, outcome) in outcomes {
         let (busiest, bound) = (outcome.busiest.value(), comparison.bound.value());
@@ -250,7 +250,7 @@ fn links(report: &Report, most: usize) -> String {
     let comparison = report.comparison;
     let mut table = Table::new(&["LINK", ">CAPACITY", ">PLACED", ">ECMP", ">/LOAD"]);
     for link in comparison.links.iter().take(most) {
-        let load = |outcome: &Outcome| outcome.loads[*link].to_string();
+        let load = |outcome: &ChosenPaths| outcome.loads[*link].to_string();
         let capacity = report.fabric.link(*link).capacity.to_string();
         let [placed, ecmp, by_load] = [&comparison.placed, &comparison.ecmp, &comparison.load].map(load);
         table.row([report.link_name(*link), capacity, placed, ecmp, by_load]);
@@ -264,7 +264,7 @@ fn flow_table(report: &Report) -> String {
     for (number, flow) in report.demand.flows.iter().enumerate().take(report.most_flows) {
         let name = |node| report.fabric.node(node).name.clone();
         let placed = report.hop(&report.comparison.placed, number, true);
-        let via = |outcome: &Outcome| report.hop(outcome, number, false).via.join(" ");
+        let via = |outcome: &ChosenPaths| report.hop(outcome, number, false).via.join(" ");
         let carriers: Vec<String> = placed.carriers.iter().map(ToString::to_string).collect();
         reason = reason.or(placed.no_carrier);
         table.row([

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ipnet::IpNet;
 
-use srv6d_api::state::RouteRow;
+use srv6d_api::state::RouteStatus;
 use srv6d_api::{Request, Response, Topic, client};
 use srv6d_command::{Failure, output};
 use srv6d_show as show;
@@ -125,7 +125,7 @@ fn wrong(what: &str, fix: &str) -> Failure {
     Failure::invalid(format!("error: {what}\nfix: {fix}"))
 }
 
-fn is_wanted(arguments: &ShowArguments, row: &RouteRow) -> bool {
+fn is_wanted(arguments: &ShowArguments, row: &RouteStatus) -> bool {
     let inside = |wanted: &IpNet| row.prefix.parse::<IpNet>().is_ok_and(|prefix| wanted.contains(&prefix));
     arguments.prefix.as_ref().is_none_or(inside)
         && arguments.table.is_none_or(|table| row.table == table)

@@ -63,7 +63,7 @@ fn connected(view: &SourceView, fpm: &FpmView) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::Severity;
 
     fn view(state: &str, fpm: FpmView) -> SourceView {
         let endpoint = "127.0.0.1:2620".to_owned();
@@ -82,17 +82,17 @@ mod tests {
             let finding = judge(view);
             (finding.verdict, finding.found)
         };
-        assert_eq!(said(&SourceView::default()).0, Verdict::Warn);
+        assert_eq!(said(&SourceView::default()).0, Severity::Warn);
         let refused = view("refused", FpmView::default());
-        assert_eq!(said(&refused), (Verdict::Warn, "cannot listen on 127.0.0.1:2620".to_owned()));
+        assert_eq!(said(&refused), (Severity::Warn, "cannot listen on 127.0.0.1:2620".to_owned()));
         let gone = said(&view("disconnected", FpmView { stale: 7, ..FpmView::default() }));
-        assert_eq!(gone.0, Verdict::Warn);
+        assert_eq!(gone.0, Severity::Warn);
         assert!(gone.1.contains("7 stale routes stay in force"), "{}", gone.1);
         let fine = FpmView { routes: 10, sids: 2, ..FpmView::default() };
         let found = "127.0.0.1:2620: connected, 12 routes and SIDs, 0 stale".to_owned();
-        assert_eq!(said(&view("connected", fine)), (Verdict::Ok, found));
+        assert_eq!(said(&view("connected", fine)), (Severity::Ok, found));
         let partly = said(&view("connected", FpmView { unfollowed: 3, ..FpmView::default() }));
-        assert!(partly.0 == Verdict::Warn && partly.1.contains("3 are not in force"), "{}", partly.1);
+        assert!(partly.0 == Severity::Warn && partly.1.contains("3 are not in force"), "{}", partly.1);
         let full = FpmView { refused: 2, last_refused: Some("the route to ::/0".to_owned()), ..FpmView::default() };
         assert!(said(&view("connected", full)).1.contains("2 announcements were refused"));
         let strange = FpmView { malformed: 1, last_malformed: Some("type 24: cut".to_owned()), ..FpmView::default() };

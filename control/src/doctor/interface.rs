@@ -45,7 +45,7 @@ const NATIVE_DRIVERS: [&str; 24] = [
 
 /// How the kernel places its own receive and transmit work for an interface.
 #[derive(Clone, Debug, Default)]
-pub struct Placement {
+pub struct KernelPlacement {
     /// Cores to which its interrupts are delivered.
     pub interrupt_cores: BTreeSet<usize>,
     /// `operstate` of the interface.
@@ -61,7 +61,7 @@ pub struct Placement {
     pub qdisc: Option<String>,
 }
 
-impl Placement {
+impl KernelPlacement {
     /// Reads the placement of an interface. Cores come from the effective affinity of interrupts; virtual interfaces
     /// have none.
     pub fn read(ifname: &str) -> Self {
@@ -83,7 +83,7 @@ impl Placement {
     }
 }
 
-pub fn judge(interface: &Interface, placement: &Placement, plans: &Plans) -> Vec<Finding> {
+pub fn judge(interface: &Interface, placement: &KernelPlacement, plans: &Plans) -> Vec<Finding> {
     let mut findings = vec![mode(interface, placement), program(interface, plans)];
     findings.extend(transmit_queues(interface, placement));
     findings.extend(qdisc(interface, placement));
@@ -112,7 +112,7 @@ fn virtio_refuses_xdp(features: &str) -> bool {
 
 /// Checks the number of transmit queues. `virtio_net` sends packets that XDP redirects through queues of its own, one
 /// for each processor. If there are too few, all processors share queues with a lock.
-fn transmit_queues(interface: &Interface, placement: &Placement) -> Option<Finding> {
+fn transmit_queues(interface: &Interface, placement: &KernelPlacement) -> Option<Finding> {
     let Interface { ifname, driver, queues, most_queues, .. } = interface;
     let needed = queues + placement.processors;
     (driver == "virtio_net" && *most_queues > 0 && needed > *most_queues).then(|| {
@@ -129,7 +129,7 @@ fn transmit_queues(interface: &Interface, placement: &Placement) -> Option<Findi
     })
 }
 
-fn qdisc(interface: &Interface, placement: &Placement) -> Option<Finding> {
+fn qdisc(interface: &Interface, placement: &KernelPlacement) -> Option<Finding> {
     let (ifname, qdisc) = (&interface.ifname, placement.qdisc.as_ref()?);
     kernel::passed_by(qdisc).then(|| {
         Finding::warn(
@@ -144,7 +144,7 @@ fn qdisc(interface: &Interface, placement: &Placement) -> Option<Finding> {
     })
 }
 
-fn mode(interface: &Interface, placement: &Placement) -> Finding {
+fn mode(interface: &Interface, placement: &KernelPlacement) -> Finding {
     let Interface { ifname, driver, zero_copy, .. } = interface;
     let check = "driver";
     if driver == "virtio_net" && placement.virtio_features.as_deref().is_some_and(virtio_refuses_xdp) {
@@ -308,7 +308,7 @@ fn segmentation(interface: &Interface) -> Finding {
 
 /// Checks whether workers that never sleep share cores with interrupts. A spinning worker starves the kernel's receive
 /// work on its core: measured 0.16 instead of 0.8 Mpps.
-fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
+fn shared_cores(interface: &Interface, placement: &KernelPlacement, plans: &Plans) -> Option<Finding> {
     let shared: Vec<String> =
         plans.cores.iter().filter(|core| placement.interrupt_cores.contains(core)).map(usize::to_string).collect();
     (plans.busy && !shared.is_empty()).then(|| {
@@ -322,7 +322,7 @@ fn shared_cores(interface: &Interface, placement: &Placement, plans: &Plans) -> 
 }
 
 /// Checks what `busy_budget` needs from the device: otherwise interrupts continue to do the driver's work.
-fn busy_polling(interface: &Interface, placement: &Placement, plans: &Plans) -> Option<Finding> {
+fn busy_polling(interface: &Interface, placement: &KernelPlacement, plans: &Plans) -> Option<Finding> {
     let Interface { ifname, driver, .. } = interface;
     let check = "busy polling";
     plans.polls_drivers.then(|| {
@@ -344,7 +344,7 @@ fn busy_polling(interface: &Interface, placement: &Placement, plans: &Plans) -> 
     })
 }
 
-fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
+fn state(interface: &Interface, placement: &KernelPlacement) -> Option<Finding> {
     let ifname = &interface.ifname;
     let state = placement.operstate.as_deref()?;
     (state == "down" || state == "lowerlayerdown").then(|| {
@@ -361,25 +361,25 @@ fn state(interface: &Interface, placement: &Placement) -> Option<Finding> {
 mod tests {
     use srv6d_xsk::probe::{Attached, TakesRedirect};
 
-    use super::super::Verdict;
+    use super::super::Severity;
     use super::super::tests::a_nic;
     use super::*;
 
-    fn healthy() -> (Interface, Placement, Plans) {
-        let placement = Placement {
+    fn healthy() -> (Interface, KernelPlacement, Plans) {
+        let placement = KernelPlacement {
             interrupt_cores: [0, 1].into(),
             operstate: Some("up".into()),
             processors: 2,
             qdisc: Some("mq".into()),
-            ..Placement::default()
+            ..KernelPlacement::default()
         };
         (a_nic(), placement, Plans { cores: vec![2], ..Plans::default() })
     }
 
-    fn not_ok((interface, placement, plans): &(Interface, Placement, Plans)) -> Vec<(&'static str, Verdict)> {
+    fn not_ok((interface, placement, plans): &(Interface, KernelPlacement, Plans)) -> Vec<(&'static str, Severity)> {
         let findings = judge(interface, placement, plans);
-        assert!(findings.iter().all(|finding| (finding.verdict == Verdict::Ok) == finding.fix.is_none()));
-        findings.iter().filter(|f| f.verdict != Verdict::Ok).map(|f| (f.check, f.verdict)).collect()
+        assert!(findings.iter().all(|finding| (finding.verdict == Severity::Ok) == finding.fix.is_none()));
+        findings.iter().filter(|f| f.verdict != Severity::Ok).map(|f| (f.check, f.verdict)).collect()
     }
 
     #[test]
@@ -396,22 +396,22 @@ mod tests {
         for (set, expected) in [
             (&[][..], &[][..]),
             (&[0, 5, 15], &[]),
-            (&[1], &[("driver", Verdict::Warn)]),
-            (&[7, 8, 54], &[("driver", Verdict::Warn)]),
+            (&[1], &[("driver", Severity::Warn)]),
+            (&[7, 8, 54], &[("driver", Severity::Warn)]),
             (&[1, 2, 7, 8], &[]),
         ] {
             facts.1.virtio_features = Some(bits(set));
             assert_eq!(not_ok(&facts), expected, "{set:?}");
         }
         facts.0.most_queues = 2;
-        assert_eq!(not_ok(&facts), [("transmit queues", Verdict::Warn)]);
+        assert_eq!(not_ok(&facts), [("transmit queues", Severity::Warn)]);
     }
 
     #[test]
     fn a_qdisc_that_shapes_is_passed_by() {
         let mut facts = healthy();
         for (qdisc, expected) in
-            [("noqueue", &[][..]), ("tbf", &[("qdisc", Verdict::Warn)]), ("netem", &[("qdisc", Verdict::Warn)])]
+            [("noqueue", &[][..]), ("tbf", &[("qdisc", Severity::Warn)]), ("netem", &[("qdisc", Severity::Warn)])]
         {
             facts.1.qdisc = Some(qdisc.into());
             assert_eq!(not_ok(&facts), expected, "{qdisc}");
@@ -422,12 +422,12 @@ mod tests {
     fn too_few_queues_are_what_run_refuses() {
         let mut facts = healthy();
         facts.2.cores = vec![2, 3];
-        assert_eq!(not_ok(&facts), [("queues", Verdict::Fail)]);
+        assert_eq!(not_ok(&facts), [("queues", Severity::Fail)]);
     }
 
     #[test]
     fn each_trouble_is_named() {
-        type Break = fn(&mut (Interface, Placement, Plans));
+        type Break = fn(&mut (Interface, KernelPlacement, Plans));
         let cases: [(Break, &[&str]); 6] = [
             (|(i, ..)| i.mtu = 16_000, &["MTU"]),
             (|(i, ..)| i.queues = 4, &["queues"]),
@@ -451,7 +451,7 @@ mod tests {
         for (break_it, checks) in cases {
             let mut facts = healthy();
             break_it(&mut facts);
-            let expected: Vec<_> = checks.iter().map(|check| (*check, Verdict::Warn)).collect();
+            let expected: Vec<_> = checks.iter().map(|check| (*check, Severity::Warn)).collect();
             assert_eq!(not_ok(&facts), expected);
         }
     }
@@ -460,7 +460,7 @@ mod tests {
     fn program_of_the_running_daemon_is_no_trouble_and_any_other_is_in_the_way() {
         let mut facts = healthy();
         facts.0.program = Some(Attached { id: 7, generic: false });
-        assert_eq!(not_ok(&facts), [("XDP program", Verdict::Fail)]);
+        assert_eq!(not_ok(&facts), [("XDP program", Severity::Fail)]);
         facts.2.own_programs = vec![7];
         assert_eq!(not_ok(&facts), []);
     }
@@ -485,7 +485,7 @@ mod tests {
             (Some(everything), false),
         ] {
             facts.0.takes_redirect = takes;
-            let expected: &[_] = if warned { &[("offload", Verdict::Warn)] } else { &[] };
+            let expected: &[_] = if warned { &[("offload", Severity::Warn)] } else { &[] };
             assert_eq!(not_ok(&facts), expected, "{takes:?}");
         }
     }
@@ -494,12 +494,12 @@ mod tests {
     fn workers_poll_drivers_whose_interrupts_wait() {
         let mut facts = healthy();
         facts.2.polls_drivers = true;
-        assert_eq!(not_ok(&facts), [("busy polling", Verdict::Warn)]);
+        assert_eq!(not_ok(&facts), [("busy polling", Severity::Warn)]);
         facts.1.defers_interrupts = true;
         assert_eq!(not_ok(&facts), []);
         // On a veth nothing can be done about this, so the check must not ask for it.
         facts.1.defers_interrupts = false;
         facts.0.driver = "veth".into();
-        assert_eq!(not_ok(&facts), [("checksums", Verdict::Warn)]);
+        assert_eq!(not_ok(&facts), [("checksums", Severity::Warn)]);
     }
 }

@@ -263,7 +263,7 @@ mod tests {
     #![allow(clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use srv6d_xsk::probe::Capability;
 
-    use super::super::Verdict;
+    use super::super::Severity;
     use super::*;
 
     fn healthy() -> (Machine, Host, Plans) {
@@ -288,10 +288,10 @@ mod tests {
         (machine, host, Plans { umem_bytes: 32 << 20, ..Plans::default() })
     }
 
-    fn not_ok((machine, host, plans): &(Machine, Host, Plans)) -> Vec<(&'static str, Verdict)> {
+    fn not_ok((machine, host, plans): &(Machine, Host, Plans)) -> Vec<(&'static str, Severity)> {
         let findings = judge(machine, host, plans);
-        assert!(findings.iter().all(|finding| (finding.verdict == Verdict::Ok) == finding.fix.is_none()));
-        findings.iter().filter(|f| f.verdict != Verdict::Ok).map(|f| (f.check, f.verdict)).collect()
+        assert!(findings.iter().all(|finding| (finding.verdict == Severity::Ok) == finding.fix.is_none()));
+        findings.iter().filter(|f| f.verdict != Severity::Ok).map(|f| (f.check, f.verdict)).collect()
     }
 
     #[test]
@@ -305,46 +305,46 @@ mod tests {
             let finding = host_engine(release, &Plans { tc, ..Plans::default() });
             finding.map(|finding| (finding.verdict, finding.found))
         };
-        let is = |found: Option<(Verdict, String)>, wanted: Verdict, says: &str| {
+        let is = |found: Option<(Severity, String)>, wanted: Severity, says: &str| {
             found.is_some_and(|(verdict, found)| verdict == wanted && found.contains(says))
         };
         assert_eq!(found("6.5.0", TcEngine::NotAsked), None);
-        assert!(is(found("6.5.0", TcEngine::Planned), Verdict::Warn, "6.5.0 has no tcx"));
-        assert!(is(found("6.6.0", TcEngine::Planned), Verdict::Ok, "tcx"));
+        assert!(is(found("6.5.0", TcEngine::Planned), Severity::Warn, "6.5.0 has no tcx"));
+        assert!(is(found("6.6.0", TcEngine::Planned), Severity::Ok, "tcx"));
         let refused = TcEngine::Refused("a capture is open".to_owned());
-        assert!(is(found("6.6.0", refused), Verdict::Warn, "a capture"));
-        assert!(is(found("6.6.0", TcEngine::InForce), Verdict::Ok, "encapsulates"));
+        assert!(is(found("6.6.0", refused), Severity::Warn, "a capture"));
+        assert!(is(found("6.6.0", TcEngine::InForce), Severity::Ok, "encapsulates"));
     }
 
     #[test]
     fn kernel_versions() {
         let verdict = |release| kernel(release).verdict;
-        assert_eq!(verdict("5.4.0-150-generic"), Verdict::Fail);
-        assert_eq!(verdict("5.9.0"), Verdict::Warn);
-        assert_eq!(verdict("6.1.0-18-amd64"), Verdict::Warn);
-        assert_eq!(verdict("6.6.0"), Verdict::Ok);
-        assert_eq!(verdict("10.0"), Verdict::Ok);
+        assert_eq!(verdict("5.4.0-150-generic"), Severity::Fail);
+        assert_eq!(verdict("5.9.0"), Severity::Warn);
+        assert_eq!(verdict("6.1.0-18-amd64"), Severity::Warn);
+        assert_eq!(verdict("6.6.0"), Severity::Ok);
+        assert_eq!(verdict("10.0"), Severity::Ok);
     }
 
     #[test]
     fn each_trouble_is_named() {
         type Break = fn(&mut (Machine, Host, Plans));
-        let cases: [(Break, &str, Verdict); 9] = [
-            (|(m, ..)| m.xdp_sockets = Some(false), "AF_XDP sockets", Verdict::Fail),
-            (|(m, ..)| m.xdp_sockets = None, "AF_XDP sockets", Verdict::Warn),
-            (|(m, ..)| m.capabilities[1].held = false, "CAP_NET_RAW", Verdict::Fail),
-            (|(m, ..)| m.memlock = Some(8 << 20), "locked memory", Verdict::Fail),
-            (|(m, ..)| m.jit = Some(false), "BPF JIT", Verdict::Warn),
-            (|(_, h, _)| h.cores = 1, "cores", Verdict::Warn),
-            (|(_, h, _)| h.ipv6_disabled = None, "IPv6", Verdict::Fail),
-            (|(_, h, _)| h.rp_filter = Some("1".into()), "rp_filter", Verdict::Warn),
+        let cases: [(Break, &str, Severity); 9] = [
+            (|(m, ..)| m.xdp_sockets = Some(false), "AF_XDP sockets", Severity::Fail),
+            (|(m, ..)| m.xdp_sockets = None, "AF_XDP sockets", Severity::Warn),
+            (|(m, ..)| m.capabilities[1].held = false, "CAP_NET_RAW", Severity::Fail),
+            (|(m, ..)| m.memlock = Some(8 << 20), "locked memory", Severity::Fail),
+            (|(m, ..)| m.jit = Some(false), "BPF JIT", Severity::Warn),
+            (|(_, h, _)| h.cores = 1, "cores", Severity::Warn),
+            (|(_, h, _)| h.ipv6_disabled = None, "IPv6", Severity::Fail),
+            (|(_, h, _)| h.rp_filter = Some("1".into()), "rp_filter", Severity::Warn),
             (
                 |(_, _, p)| {
                     p.busy = true;
                     p.cores = vec![0, 1, 2, 3];
                 },
                 "cores",
-                Verdict::Warn,
+                Severity::Warn,
             ),
         ];
         for (break_it, check, verdict) in cases {
@@ -361,11 +361,11 @@ mod tests {
         facts.2.cores = vec![2, 3];
         assert_eq!(not_ok(&facts), [], "workers that sleep share");
         facts.2.busy = true;
-        assert_eq!(not_ok(&facts), [("isolated cores", Verdict::Warn)]);
+        assert_eq!(not_ok(&facts), [("isolated cores", Severity::Warn)]);
         facts.1.isolated = Some(vec![2, 3]);
         assert_eq!(not_ok(&facts), []);
         facts.1.slow = vec![0, 3];
-        assert_eq!(not_ok(&facts), [("frequency", Verdict::Warn)]);
+        assert_eq!(not_ok(&facts), [("frequency", Severity::Warn)]);
     }
 
     #[test]
@@ -373,10 +373,10 @@ mod tests {
         let (mut machine, _, mut plans) = healthy();
         machine.memlock = Some(64 << 20);
         plans.cores = vec![1, 2];
-        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Ok);
+        assert_eq!(memlock(&machine, &plans).verdict, Severity::Ok);
         plans.cores.push(3);
-        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Fail);
+        assert_eq!(memlock(&machine, &plans).verdict, Severity::Fail);
         machine.memlock_exempt = true;
-        assert_eq!(memlock(&machine, &plans).verdict, Verdict::Ok);
+        assert_eq!(memlock(&machine, &plans).verdict, Severity::Ok);
     }
 }

@@ -21,7 +21,7 @@ const ROUTES_SHOWN: usize = 5;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Verdict {
+pub enum Severity {
     /// Everything is as it should be.
     Ok,
     /// srv6d works, but slower or with less than it could.
@@ -34,7 +34,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Severity of the finding.
-    pub verdict: Verdict,
+    pub verdict: Severity,
     /// Subject of the check: the machine, or the name of an interface.
     pub subject: String,
     /// Name of the check.
@@ -94,16 +94,16 @@ pub struct Plans {
 
 impl Finding {
     fn ok(subject: &str, check: &'static str, found: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Ok, subject: subject.to_owned(), check, found: found.into(), fix: None }
+        Self { verdict: Severity::Ok, subject: subject.to_owned(), check, found: found.into(), fix: None }
     }
 
     fn warn(subject: &str, check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         let fix = Some(fix.into());
-        Self { verdict: Verdict::Warn, subject: subject.to_owned(), check, found: found.into(), fix }
+        Self { verdict: Severity::Warn, subject: subject.to_owned(), check, found: found.into(), fix }
     }
 
     fn fail(subject: &str, check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Fail, ..Self::warn(subject, check, found, fix) }
+        Self { verdict: Severity::Fail, ..Self::warn(subject, check, found, fix) }
     }
 }
 
@@ -125,7 +125,7 @@ pub fn examine(interfaces: &[String], plans: &Plans) -> Vec<Finding> {
     for name in &every {
         match srv6d_xsk::probe::interface(name) {
             Ok(facts) => {
-                findings.extend(interface::judge(&facts, &interface::Placement::read(name), plans));
+                findings.extend(interface::judge(&facts, &interface::KernelPlacement::read(name), plans));
                 findings.extend(nic::judge(&facts, &nic::Place::read(name), plans));
             }
             Err(error) => findings.push(Finding::fail(
@@ -178,8 +178,8 @@ fn privileges(process: &ProcessView) -> Finding {
 }
 
 /// Returns the worst verdict.
-pub fn worst(findings: &[Finding]) -> Verdict {
-    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+pub fn worst(findings: &[Finding]) -> Severity {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Severity::Ok)
 }
 
 /// Formats findings as lines for a terminal. A fix is indented below its finding. Names of interfaces and programs are
@@ -188,9 +188,9 @@ pub fn render(findings: &[Finding]) -> String {
     let mut text = String::new();
     for Finding { verdict, subject, check, found, fix } in findings {
         let verdict = match verdict {
-            Verdict::Ok => "OK  ",
-            Verdict::Warn => "WARN",
-            Verdict::Fail => "FAIL",
+            Severity::Ok => "OK  ",
+            Severity::Warn => "WARN",
+            Severity::Fail => "FAIL",
         };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{verdict}  {}: {check}: {}", escaped(subject), escaped(found));
@@ -202,9 +202,9 @@ pub fn render(findings: &[Finding]) -> String {
     let _ = writeln!(
         text,
         "\n{} ok, {} to look at, {} in the way",
-        count(Verdict::Ok),
-        count(Verdict::Warn),
-        count(Verdict::Fail)
+        count(Severity::Ok),
+        count(Severity::Warn),
+        count(Severity::Fail)
     );
     text
 }
@@ -286,8 +286,8 @@ mod tests {
              FAIL  eth1: xdp program: xdp_filter (id 7)\n      fix: remove it\n\
              \n1 ok, 0 to look at, 1 in the way\n"
         );
-        assert_eq!(worst(&findings), Verdict::Fail);
-        assert_eq!(worst(&[]), Verdict::Ok);
+        assert_eq!(worst(&findings), Severity::Fail);
+        assert_eq!(worst(&[]), Severity::Ok);
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(findings.len(), ROUTES_SHOWN + 1);
         assert!(findings.first().is_some_and(|finding| finding.found.contains("which is no [[port]]")));
         assert!(findings.last().is_some_and(|finding| finding.found.starts_with("2 more")));
-        assert_eq!(worst(&routes(&[])), Verdict::Ok);
+        assert_eq!(worst(&routes(&[])), Severity::Ok);
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         let findings = examine(&["srv6d-none".to_owned()], &Plans::default());
         let finding = findings.iter().find(|finding| finding.subject == "srv6d-none");
         assert!(
-            finding.is_some_and(|finding| finding.verdict == Verdict::Fail && finding.found.contains("srv6d-none"))
+            finding.is_some_and(|finding| finding.verdict == Severity::Fail && finding.found.contains("srv6d-none"))
         );
     }
 }

@@ -94,7 +94,7 @@ fn interrupts(interface: &Interface, plans: &Plans) -> Option<Finding> {
 mod tests {
     use srv6d_xsk::probe::Rings;
 
-    use super::super::Verdict;
+    use super::super::Severity;
     use super::super::tests::a_nic;
     use super::*;
 
@@ -105,8 +105,8 @@ mod tests {
 
     fn not_ok((interface, place, plans): &(Interface, Place, Plans)) -> Vec<&'static str> {
         let findings = judge(interface, place, plans);
-        assert!(findings.iter().all(|finding| (finding.verdict == Verdict::Ok) == finding.fix.is_none()));
-        findings.iter().filter(|finding| finding.verdict != Verdict::Ok).map(|finding| finding.check).collect()
+        assert!(findings.iter().all(|finding| (finding.verdict == Severity::Ok) == finding.fix.is_none()));
+        findings.iter().filter(|finding| finding.verdict != Severity::Ok).map(|finding| finding.check).collect()
     }
 
     #[test]

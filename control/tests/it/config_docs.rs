@@ -6,6 +6,7 @@ use srv6d_plan::{self as plan, Environment};
 use srv6d_sonic_switch::Sonic;
 
 const REFERENCE: &str = include_str!("../../../docs/configuration.md");
+const DICTIONARY: &str = include_str!("../../../tests/fuzz/srv6d.dict");
 
 /// Returns the text below a heading, up to the next one of the same level.
 fn section(heading: &str) -> &'static str {
@@ -55,6 +56,19 @@ fn every_key_is_explained_and_every_explained_key_exists() {
             assert_eq!(explained, keys, "section {heading:?}");
         }
     }
+}
+
+#[test]
+fn the_fuzzer_knows_every_key_and_behaviour() {
+    let known: Vec<&str> = DICTIONARY.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"')).collect();
+    let keys = config::keys().into_iter().flat_map(|(_, keys)| keys);
+    let missing: Vec<&str> = keys.chain(behaviors()).filter(|word| !known.contains(word)).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "tests/fuzz/srv6d.dict does not have them");
+}
+
+/// Returns the keywords of `behavior`.
+fn behaviors() -> impl Iterator<Item = &'static str> {
+    <config::SidBehavior as config::Keyword>::KEYWORDS.iter().map(|(word, _)| *word)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use srv6d_config::{self as config, Errors};
 use srv6d_plan::{self as plan, Device, Environment};
-use srv6d_srv6::model::Mac;
+use srv6d_srv6::desired::Mac;
 
 /// A valid node with two ports. Cases add text to it, or are complete by themselves.
 const BASE: &str = r#"

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Mac, NonEct, PortId, Role, RouteAction,
     TableId, UnknownSid,
 };
@@ -122,7 +122,7 @@ fn an_empty_file_is_a_configuration_with_defaults() {
     assert_eq!(plan.host.engine, HostEngine::Worker);
     assert_eq!(plan.api.socket.to_str(), Some("/run/srv6d/srv6d.sock"));
     assert_eq!(plan.api.metrics.map(|address| address.to_string()), Some("[::1]:9469".to_owned()));
-    assert_eq!(plan.desired, srv6d_srv6::model::Desired::default());
+    assert_eq!(plan.desired, srv6d_srv6::desired::Desired::default());
     assert!(plan.warnings.is_empty() && plan.pending.is_empty());
 }
 

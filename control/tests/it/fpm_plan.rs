@@ -10,7 +10,7 @@ use srv6d_plan::{
     self as plan, Device, Environment, KernelAction, KernelEncap, KernelHop, KernelRoute, KernelSid, KernelSidAction,
     Plan,
 };
-use srv6d_srv6::model::{Behavior, Csid, Hop, Mac, PortId, RouteAction, TableId};
+use srv6d_srv6::desired::{Behavior, Csid, Hop, Mac, PortId, RouteAction, TableId};
 
 const FILE: &str = r#"
 [node]

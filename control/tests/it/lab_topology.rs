@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use srv6d_config as config;
-use srv6d_lab::{Chosen, FABRIC, FABRIC_BGP, Kind, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
+use srv6d_lab::{Chosen, FABRIC, FABRIC_BGP, Forwarder, Role, Routing, Topology, Via, plain_routes, srv6d_toml};
 
 /// A valid file with two nodes and a link.
 const PAIR: &str = r#"
@@ -39,7 +39,7 @@ fn refused(old: &str, new: &str) -> String {
 #[test]
 fn pair_is_right_as_it_stands() {
     let topology = Topology::parse(PAIR, "pair.toml").unwrap();
-    assert_eq!(topology.nodes().map(|node| node.kind).collect::<Vec<_>>(), [Kind::Srv6d, Kind::Srv6d]);
+    assert_eq!(topology.nodes().map(|node| node.kind).collect::<Vec<_>>(), [Forwarder::Srv6d, Forwarder::Srv6d]);
     assert_eq!(topology.mtu, 1500);
 }
 

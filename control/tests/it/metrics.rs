@@ -16,6 +16,7 @@ fn names_labels_and_values() {
         "srv6d_sent_packets_total 15",
         "srv6d_kernel_packets_total 1",
         "srv6d_local_lost_packets_total 7",
+        "srv6d_ecn_unused_packets_total 5",
         "srv6d_reply_packets_total{reason=\"echo\"} 1",
         "srv6d_drop_packets_total{reason=\"no_neigh\"} 3",
         "srv6d_held_packets 2",

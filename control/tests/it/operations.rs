@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use srv6d_api::state::{FpmView, OffloadRow, SourceView, State};
+use srv6d_api::state::{FpmView, OffloadStatus, SourceView, State};
 use srv6d_daemon::metrics;
 
 /// Returns the state of a node that has all metrics.
@@ -25,7 +25,7 @@ fn state() -> State {
     let fpm = SourceView { source: "fpm".to_owned(), fpm: Some(fpm), ..SourceView::default() };
     let mut state = recorded::state(vec![source, fpm]);
     for port in &mut state.counters.ports {
-        port.offload = Some(OffloadRow { on: true, auto: false, reason: String::new() });
+        port.offload = Some(OffloadStatus { on: true, auto: false, reason: String::new() });
         port.emulated = Some(recorded::emulated());
     }
     state

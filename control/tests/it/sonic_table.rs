@@ -63,7 +63,7 @@ fn what_is_written_goes_first() {
     let plan = config.plan(&Environment::default()).unwrap();
     assert_eq!(plan.name, "mine");
     let route = plan.desired.routes.iter().find(|route| route.prefix.to_string() == "fcbb:bbbb:2::/48").unwrap();
-    assert_eq!(route.action, srv6d_srv6::model::RouteAction::Unreachable);
+    assert_eq!(route.action, srv6d_srv6::desired::RouteAction::Unreachable);
 }
 
 #[test]

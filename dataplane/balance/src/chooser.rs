@@ -1,8 +1,10 @@
 //! Chooses the member for a packet.
 
+use srv6d_random::SplitMix64;
+
 use crate::bands::Band;
 use crate::flows::{FlowTable, Flows, Known};
-use crate::policy::{Adaptive, Mode, Policy, Reactive};
+use crate::policy::{Adaptive, Policy, PolicyMode, Reactive};
 
 /// The members of a group that packets can be sent to.
 pub trait Members {
@@ -48,13 +50,13 @@ pub enum Why {
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
     flows: FlowTable,
-    random: u64,
+    random: SplitMix64,
 }
 
 impl Chooser {
     /// Creates a chooser that remembers so many flows. Its random numbers depend on `seed` only.
     pub fn new(flows: Flows, seed: u64) -> Self {
-        Self { flows: FlowTable::new(flows), random: seed }
+        Self { flows: FlowTable::new(flows), random: SplitMix64::new(seed) }
     }
 
     /// Number of flows that are remembered at most.
@@ -65,21 +67,13 @@ impl Chooser {
     /// Returns the member for a packet of a flow at `now` (nanoseconds). `flow` is a well-mixed hash of the flow, different
     /// in each kind of group that the packet passes. The choice is remembered.
     pub fn choose(&mut self, policy: &Policy, flow: u64, members: &impl Members, now: u64) -> Choice {
-        let random = self.draw();
+        let random = self.random.draw();
         let Some((known, entry)) = self.flows.find(flow, now, policy.gap) else {
             return Choice { place: members.picked(low(flow)), why: Why::New, is_move: false };
         };
         let choice = chosen(policy, flow, members, known, random);
         entry.note(members.number(choice.place));
         choice
-    }
-
-    /// Returns the next random number (`SplitMix64`).
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
     }
 }
 
@@ -94,8 +88,8 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
         Known::Evicts => (None, Why::Evicted),
     };
     let place = match policy.mode {
-        Mode::Flowlet => members.picked(low(random)),
-        Mode::Adaptive(_) => best(members, flow).0,
+        PolicyMode::Flowlet => members.picked(low(random)),
+        PolicyMode::Adaptive(_) => best(members, flow).0,
     };
     Choice { place, why, is_move: had.is_some_and(|had| had != members.number(place)) }
 }
@@ -103,7 +97,9 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
 /// Returns the choice for a flow whose last packet is not long ago.
 fn kept(policy: &Policy, members: &impl Members, (place, flow): (usize, u64), random: u64) -> Choice {
     let stay = Choice { place, why: Why::Kept, is_move: false };
-    let Mode::Adaptive(Adaptive { reactive: Some(Reactive { delta, chance }), .. }) = policy.mode else { return stay };
+    let PolicyMode::Adaptive(Adaptive { reactive: Some(Reactive { delta, chance }), .. }) = policy.mode else {
+        return stay;
+    };
     if u64::from(low(random)) >= u64::from(chance) {
         return stay;
     }
@@ -164,14 +160,14 @@ mod tests {
     }
 
     const FOUR: Equal<'_> = Equal { first: 10, bands: &[7, 7, 7, 7] };
-    const FLOWLET: Policy = Policy { gap: Policy::GAP, mode: Mode::Flowlet };
+    const FLOWLET: Policy = Policy { gap: Policy::GAP, mode: PolicyMode::Flowlet };
 
     const fn adaptive(reactive: Option<Reactive>) -> Policy {
-        Policy { gap: Policy::GAP, mode: Mode::Adaptive(Adaptive { scale: BandScale::Available, reactive }) }
+        Policy { gap: Policy::GAP, mode: PolicyMode::Adaptive(Adaptive { scale: BandScale::Available, reactive }) }
     }
 
     fn flow(number: u64) -> u64 {
-        Chooser { random: number, ..Chooser::default() }.draw()
+        SplitMix64::new(number).draw()
     }
 
     #[test]

@@ -22,4 +22,4 @@ pub use bands::{Band, BandScale, Sample, Sampler, combined};
 pub use capacity::{BitRate, Link, Metric, Origin, Publisher, believed, path_capacity, weights};
 pub use chooser::{Choice, Chooser, Members, Why};
 pub use flows::{FlowTable, Flows};
-pub use policy::{Adaptive, Mode, Policy, Reactive};
+pub use policy::{Adaptive, Policy, PolicyMode, Reactive};

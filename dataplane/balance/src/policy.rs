@@ -9,7 +9,7 @@ pub struct Policy {
     /// one member.
     pub gap: u64,
     /// The rule by which a flow gets a member.
-    pub mode: Mode,
+    pub mode: PolicyMode,
 }
 
 impl Policy {
@@ -19,7 +19,7 @@ impl Policy {
 
 /// The rule by which a flow gets a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum PolicyMode {
     /// Chance, in the proportion of the weights (`LetFlow`).
     Flowlet,
     /// The best band. Among equal ones the hash decides.

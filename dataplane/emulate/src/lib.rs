@@ -15,4 +15,4 @@ mod port;
 
 pub use draws::Draws;
 pub use emulation::{Chance, Ecn, Emulation, LEAST_RATE, MOST_DELAY, MOST_OVERHEAD, MOST_PACKETS, MOST_RATE, NonEct};
-pub use port::{Counts, Offered, Port, Refusal, Released, Time};
+pub use port::{Counts, EmulatedLink, Offered, Refusal, Released, Time};

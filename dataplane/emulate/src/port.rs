@@ -101,7 +101,7 @@ pub struct Released<F> {
 
 /// An emulated port with packets of type `F`. Times that are handed in never go back.
 #[derive(Clone, Debug)]
-pub struct Port<F> {
+pub struct EmulatedLink<F> {
     emulation: Emulation,
     is_up: bool,
     /// When the last bit of all packets is on the wire.
@@ -124,7 +124,7 @@ struct Load {
     permille: u64,
 }
 
-impl<F> Port<F> {
+impl<F> EmulatedLink<F> {
     /// Creates a port that is up and has sent nothing.
     pub fn new(emulation: Emulation, now: Time) -> Self {
         Self {

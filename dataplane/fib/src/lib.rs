@@ -26,15 +26,15 @@ pub use forwarding::{Forwarding, Prefix, PrefixTable, Prefixes};
 pub use groups::Groups;
 pub use keys::{KeyRow, OF_DOMAIN, key_owner, of_port, of_table};
 pub use limits::{
-    BLOCKS, COUNTED_HOPS, COUNTED_PATHS, DEVICES, GROUPS, HOPS, MEMBERS, PATHS, PATTERNS, PORTS, SIDS, SOURCES, STEERS,
-    TABLES, USIDS, WAYS,
+    BLOCKS, COUNTED_HOPS, COUNTED_PATHS, DEVICES, GROUPS, HOPS, MEMBERS, PATHS, PATTERNS, PORTS, PREFIXES, SIDS,
+    SOURCES, STEERS, TABLES, USIDS,
 };
 pub use rows::{
     BY_FLOW, BlockRow, CHECKS_DOMAIN, CHECKS_SOURCES, CountRow, DECAPSULATES_V4, DECAPSULATES_V6, DECREMENTS_LOCAL,
     DELIVERS, DeviceRow, FORWARDS, GUARDS_SIDS, GroupRow, HASH_QP, HopRow, IS_OWN_ADDRESS, KernelEndRow, MAIN_TABLE,
-    NO_TARGET, NodeRow, PathKind, PathRow, PatternRow, PortRow, SLOT_BITS, SidKind, SidRow, TARGET_BLACKHOLE,
-    TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
-    TARGET_UNKNOWN, UNIFORM, WAY_HERE, WAY_IN_SID_SPACE, WAY_IN_TRIE, WayRow,
+    NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IN_SID_SPACE, PREFIX_IN_TRIE, PathKind, PathRow, PatternRow, PortRow,
+    PrefixRow, SLOT_BITS, SidKind, SidRow, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR,
+    TARGET_ON_LINK, TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN, UNIFORM,
 };
 pub use spread::{BY_HASH, SLOTS, Spread, Spreader};
 
@@ -65,7 +65,7 @@ mod tests {
             "\t__u8 ethernet[12];\n",
             "_Static_assert(__builtin_offsetof(struct hop, mtu) == 12, \"struct hop, mtu\");\n",
             "_Static_assert(sizeof(struct path) == 64, \"struct path\");\n",
-            "\tstruct way way;\n",
+            "\tstruct prefix covering;\n",
             "\t__u64 argument[2];\n",
         ] {
             assert!(header.contains(part), "{part:?} is not in:\n{header}");

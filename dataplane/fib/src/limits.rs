@@ -28,7 +28,7 @@ constants! {
     /// Counters of next hops.
     pub const COUNTED_HOPS: u32 = 4096;
     /// Prefixes of all tables, of both families. Memory is taken per entry in use.
-    pub const WAYS: u32 = 131_072;
+    pub const PREFIXES: u32 = 131_072;
     /// Prefixes of sources, of both families and all owners. Memory is taken per entry in use.
     pub const SOURCES: u32 = 16_384;
     /// Locator blocks that have an index of their uSIDs.

@@ -58,12 +58,12 @@ constants! {
     /// Flag of the node: the hop limit of what its own applications send is decremented.
     pub const DECREMENTS_LOCAL: u32 = 4;
 
-    /// Flag of a way: it leads to its target. Without it, a uSID leads where its block does.
-    pub const WAY_HERE: u32 = 1;
-    /// Flag of a way: the uSID has a prefix longer than /48 inside, so the trie is asked.
-    pub const WAY_IN_TRIE: u32 = 2;
-    /// Flag of a way: the whole prefix is SID space. Without it, no address that leads here is.
-    pub const WAY_IN_SID_SPACE: u32 = 4;
+    /// Flag of a prefix: it leads to its target. Without it, a uSID leads where its block does.
+    pub const PREFIX_HAS_TARGET: u32 = 1;
+    /// Flag of a prefix: the uSID has a prefix longer than /48 inside, so the trie is asked.
+    pub const PREFIX_IN_TRIE: u32 = 2;
+    /// Flag of a prefix: the whole prefix is SID space. Without it, no address that leads here is.
+    pub const PREFIX_IN_SID_SPACE: u32 = 4;
 }
 
 kinds! {
@@ -214,10 +214,10 @@ rows! {
     }
 
     /// What a prefix leads to.
-    pub struct WayRow(way, 8 bytes) {
+    pub struct PrefixRow(prefix, 8 bytes) {
         /// `TARGET_...` in front of an index.
         pub target: u32,
-        /// `WAY_...`.
+        /// `PREFIX_...`.
         pub flags: u32,
     }
 
@@ -228,7 +228,7 @@ rows! {
         /// 0: there is no block.
         pub is_used: u32,
         /// Of the longest prefix that is not longer than the block.
-        pub way: WayRow,
+        pub covering: PrefixRow,
     }
 
     /// A counter.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 use srv6d_srv6::Rank;
-use srv6d_srv6::model::{Amendment, TableId};
+use srv6d_srv6::desired::{Amendment, TableId};
 use srv6d_xsk::{ClaimProgram, View, XskError};
 
 use super::{Dataplane, DataplaneError, wiring};
@@ -94,7 +94,7 @@ impl Dataplane {
         if !tables.contains(&TableId::MAIN) {
             return Ok(());
         }
-        let of_change = |at: &srv6d_srv6::model::SteerChange| index.steer(desired, at.table, at.prefix);
+        let of_change = |at: &srv6d_srv6::desired::SteerChange| index.steer(desired, at.table, at.prefix);
         let paths = changed.steers.iter().filter_map(of_change).flat_map(|steer| &steer.paths);
         let sources: BTreeSet<Ipv6Addr> = sources_of(desired, paths).collect();
         program.add_outer_sources(view, &sources)

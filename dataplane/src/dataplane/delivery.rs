@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use srv6d_fib::{DELIVERS, FORWARDS, Forwarding};
-use srv6d_srv6::model::{Port, PortId, Role};
+use srv6d_srv6::desired::{Port, PortId, Role};
 use srv6d_xsk::xdp_offload::{KernelEnd, Wiring, XdpOffload};
 
 use super::offload::why_not;

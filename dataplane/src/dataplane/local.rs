@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow};
-use srv6d_srv6::model::TableId;
+use srv6d_srv6::desired::TableId;
 use srv6d_xsk::xdp_offload::XdpOffload;
 
 use super::{Dataplane, device_name};

@@ -11,7 +11,7 @@ use srv6d_fib::{
     COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding, GROUPS, GroupRow, HOPS, MEMBERS, PATHS, PATTERNS, SIDS, STEERS,
 };
 use srv6d_srv6::Released;
-use srv6d_srv6::model::PortId;
+use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};

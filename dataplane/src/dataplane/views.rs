@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
-use srv6d_srv6::model::{Desired, Port, TableId};
+use srv6d_srv6::desired::{Desired, Port, TableId};
 use srv6d_srv6::own_sources;
 use srv6d_xsk::{ClaimProgram, Rules, View, XskError};
 
@@ -19,9 +19,9 @@ const EMPTY: View = View(0);
 /// Numbers of the sets of this node's own sources in the XDP program, by the table of the edge and host ports they
 /// are for.
 #[derive(Debug, Default)]
-pub(super) struct OwnSources(BTreeMap<TableId, NonZeroU16>);
+pub(super) struct OwnSourceSets(BTreeMap<TableId, NonZeroU16>);
 
-impl OwnSources {
+impl OwnSourceSets {
     /// Writes the sets of all tables with such ports. Those of other tables stay, because ports may still use them.
     pub(super) fn write(&mut self, program: &ClaimProgram, desired: &Desired) -> Result<(), XskError> {
         let used: BTreeSet<NonZeroU16> = self.0.values().copied().collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use srv6d_fib::{COUNTED_HOPS, COUNTED_PATHS, Forwarding, GROUPS, MEMBERS, PATTERNS, STEERS};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Amendment, Desired, Hop, Mac, NeighborChange, Path, Port, PortId, Route, RouteAction, Steer, SteerChange, TableId,
     Tunnel,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use srv6d_srv6::model::Emulation;
+use srv6d_srv6::desired::Emulation;
 use srv6d_srv6::{Tables, Tally};
 use srv6d_wire::eth;
 

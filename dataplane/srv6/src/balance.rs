@@ -2,11 +2,11 @@
 //!
 //! A group names a policy by its number. Number 0 is the hash, and needs none of this.
 
-use srv6d_balance::{Band, BandScale, Choice, Chooser, Flows, Members, Mode, Policy};
+use srv6d_balance::{Band, BandScale, Choice, Chooser, Flows, Members, Policy, PolicyMode};
 use srv6d_fib::{Groups, SLOT_BITS};
 
+use crate::desired::Balancing;
 use crate::flow::FlowHash;
-use crate::model::Balancing;
 use crate::tables::{Adjacency, PathEntry, Tables};
 
 /// What a worker keeps for groups that choose by state.
@@ -112,7 +112,7 @@ impl Balancing {
 
     /// Returns true if a policy asks how busy the ports are.
     pub fn needs_samples(&self) -> bool {
-        self.policies.iter().any(|policy| matches!(policy.mode, Mode::Adaptive(_)))
+        self.policies.iter().any(|policy| matches!(policy.mode, PolicyMode::Adaptive(_)))
     }
 }
 
@@ -154,7 +154,7 @@ impl<'g, P: Fn(u32) -> PortState, N: Fn(u32) -> Option<u32>> Choosing<'g, P, N> 
     /// Creates the view of a group with these members. `port` returns the state of the port of a member, and `number` a number
     /// that stays with the member as long as it exists.
     pub fn new(groups: &'g Groups, group: u32, policy: &Policy, members: &'g [u32], port: P, number: N) -> Self {
-        let scale = if let Mode::Adaptive(adaptive) = policy.mode { Some(adaptive.scale) } else { None };
+        let scale = if let PolicyMode::Adaptive(adaptive) = policy.mode { Some(adaptive.scale) } else { None };
         let fastest = scale.and_then(|_| members.iter().map(|&member| port(member).rate).max()).unwrap_or_default();
         Self { groups, group, members, scale, fastest, port, number }
     }

@@ -8,11 +8,11 @@ use srv6d_fib::{BY_HASH, Spread, Spreader};
 use srv6d_wire::{eth, protocol, srh};
 
 use crate::carrier::SegmentList;
+use crate::desired::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
 use crate::fast::FastTables;
 use crate::flow::Seed;
 use crate::history::{Before, Histories};
 use crate::lpm::{Key, Lpm, Meaning};
-use crate::model::{Behavior, Desired, Hop, LocalSid, Path, Port, PortId, RouteAction, RouteChange, TableId};
 use crate::offload::{Offload, Scope};
 use crate::own_sources::OwnSources;
 use crate::sid_space::SidSpace;

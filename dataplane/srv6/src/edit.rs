@@ -3,7 +3,7 @@
 
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 
-use crate::model::DscpMode;
+use crate::desired::DscpMode;
 use crate::reason::DropReason;
 use crate::slow::{Egress, Layer, SrhEdit};
 use crate::tables::{Adjacency, MAX_OUTER, PathEntry, Tables};

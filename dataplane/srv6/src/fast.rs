@@ -40,8 +40,8 @@ use srv6d_fib::{
 };
 use srv6d_wire::{Packet, eth, ipv6};
 
+use crate::desired::{Csid, DscpMode, DtFamily, Role};
 use crate::index::room_for_more;
-use crate::model::{Csid, DscpMode, DtFamily, Role};
 use crate::prefix_set::{InRuns, PrefixSet, SourceSet};
 use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid, Tables, Target, VrfIndex};
 use crate::tally::Tally;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::cast_possible_truncation)] // the halves of a hash
 
+use srv6d_random::SplitMix64;
 use srv6d_wire::{be16, be32, ipv4, ipv6, protocol};
 
 /// UDP port of `RoCEv2`.
@@ -62,17 +63,12 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Returns the seed that belongs to a number. Numbers side by side have seeds that have nothing in common
-    /// (`SplitMix64`).
+    /// Returns the seed that belongs to a number. Numbers side by side have seeds that have nothing in common.
     pub fn of(number: u64) -> Self {
-        let word = |place: u64| {
-            let state = number.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            state ^ state >> 31
-        };
+        let mut random = SplitMix64::new(number);
+        let [hop, hop_factor, path, path_factor] = [(); 4].map(|()| random.draw());
         // A factor is odd, so that it loses no bit.
-        Self { hops: [word(1), word(2) | 1], paths: [word(3), word(4) | 1] }
+        Self { hops: [hop, hop_factor | 1], paths: [path, path_factor | 1] }
     }
 }
 

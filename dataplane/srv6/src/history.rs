@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::carrier::SegmentList;
-    use crate::model::{
+    use crate::desired::{
         Amendment, Desired, Hop, Mac, NeighborChange, Path, Port, PortId, Route, RouteAction, RouteChange, Steer,
         SteerChange, TableId, Tunnel,
     };

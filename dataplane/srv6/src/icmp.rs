@@ -7,10 +7,10 @@ use smoltcp::wire::{Icmpv4Message, Icmpv4Packet, Icmpv6Message, Icmpv6Packet, Ip
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6, protocol};
 
 use crate::build::bits;
+use crate::desired::{Mac, Role};
 use crate::edit;
 use crate::flow::FlowHash;
 use crate::limiter::{ErrorKind, Limiter, Pace};
-use crate::model::{Mac, Role};
 use crate::reason::DropReason;
 use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready};
 use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
@@ -382,7 +382,7 @@ fn reflection(port: &PortEntry, to: Mac) -> Adjacency {
     }
     Adjacency {
         slot: u32::MAX,
-        port: crate::model::PortId(port.device),
+        port: crate::desired::PortId(port.device),
         device: port.device,
         neighbor: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         state: AdjacencyState::Ready,

@@ -14,13 +14,13 @@ use ipnet::IpNet;
 use srv6d_fib::{COUNTED_HOPS, GROUPS, MEMBERS, PATTERNS, Spread};
 
 use crate::build::{Build, BuildError, Entries, Known, OWN_GROUP, Rank, indexed_blocks, key};
-use crate::fast::put;
-use crate::history::Before;
-use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
-use crate::model::{
+use crate::desired::{
     Amendment, Desired, Hop, Path, PortId, Route, RouteAction, RouteChange, SidChange, Steer, SteerChange, TableId,
     UnknownSid,
 };
+use crate::fast::put;
+use crate::history::Before;
+use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
 use crate::offload::{Offload, Scope, is_met};
 use crate::tables::{Adjacency, Epoch, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;

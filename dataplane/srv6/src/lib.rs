@@ -6,6 +6,7 @@
 
 mod balance;
 pub mod build;
+pub mod desired;
 mod edit;
 mod fast;
 pub mod flow;
@@ -14,7 +15,6 @@ mod icmp;
 pub mod index;
 mod limiter;
 pub mod lpm;
-pub mod model;
 pub mod offload;
 mod own_sources;
 mod path_mtu;

@@ -11,7 +11,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-use crate::model::PortId;
+use crate::desired::PortId;
 
 /// Number of receiver budgets, per port and kind of error.
 const RECEIVERS: usize = 64;

@@ -13,8 +13,8 @@ use srv6d_fib::{
     DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PatternRow, PortRow, Prefixes, SidKind, TABLES,
 };
 
+use crate::desired::{Desired, PortId, Role};
 use crate::fast::port_row;
-use crate::model::{Desired, PortId, Role};
 use crate::tables::{MAIN, PortEntry, Tables, Target};
 pub use scope::MOST;
 pub(crate) use scope::{Met, Scope, is_met};

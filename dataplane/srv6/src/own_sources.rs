@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::model::{Desired, Hop, RouteAction, TableId};
+use crate::desired::{Desired, Hop, RouteAction, TableId};
 use crate::prefix_set::{PrefixSet, bits_v6};
 use crate::tables::VrfIndex;
 

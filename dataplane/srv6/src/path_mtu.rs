@@ -18,8 +18,8 @@ use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, be32, eth, ipv4, ipv6, protocol};
 
 use crate::carrier::SegmentList;
+use crate::desired::{Desired, PortId};
 use crate::flow::{self, FlowHash};
-use crate::model::{Desired, PortId};
 use crate::tables::{Adjacency, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 

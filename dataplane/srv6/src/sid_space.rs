@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use ipnet::Ipv6Net;
 use srv6d_wire::ipv6;
 
-use crate::model::Desired;
+use crate::desired::Desired;
 use crate::tables::PathEntry;
 
 /// Length of the locator of a carrier that lies in no block: block and first uSID of an F3216 carrier.

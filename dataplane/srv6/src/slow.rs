@@ -12,6 +12,7 @@
 
 mod admit;
 mod endpoint;
+mod finish;
 mod headers;
 mod leave;
 
@@ -20,17 +21,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 
 use crate::balance::{Balancer, Chosen};
+use crate::desired::{Mac, PortId, Role, UnknownSid};
 use crate::edit;
 use crate::fast::{self, LookupResult};
 use crate::flow::FlowHash;
-use crate::icmp::{self, Notice};
+use crate::icmp::Notice;
 use crate::limiter::Limiter;
-use crate::model::{Mac, PortId, Role, UnknownSid};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, PathEntry, PortEntry, Tables, Target, VrfIndex};
 use crate::tally::Tally;
 use crate::trail::{Event, Trail};
 
+use finish::Ending;
 pub(crate) use leave::ready;
 
 /// Largest number of own SIDs in one packet: six uSIDs of a carrier, and more for segment lists and inner packets.
@@ -285,56 +287,43 @@ pub(crate) fn slow_path_to(
     if !matches!(header.ether_type, eth::IPV6 | eth::IPV4) {
         return not_ip(tables, port, packet);
     }
-    let Ok(layer) = Layer::parse(frame, header.len, packet.total_len(), header.ether_type == eth::IPV6, port.vrf)
-    else {
-        return Verdict::Drop(DropReason::Malformed);
+    let layer = match outermost(tables, &header, port, packet) {
+        Ok(layer) => layer,
+        Err(reason) => return Verdict::Drop(reason),
     };
-    if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many(tables) {
-        return Verdict::Drop(DropReason::L2Multicast);
-    }
     let received = layer.len();
-    let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
-    let mut progress = Progress {
-        layer: Layer { hop_spent, ..layer },
-        nesting: 0,
-        hits: [0; MAX_ROUNDS],
-        hit_count: 0,
-        ecn_unused: false,
-        chosen: [None; 2],
-    };
+    let mut progress = Progress::at(layer);
     let source_mac = Mac(header.source);
     let mut slow = SlowPath { tables, balancer, now, frame, port, source_mac, progress: &mut progress, trail };
-    let out = match slow.decide() {
-        Ok(egress) => match edit::send(tables, packet, &progress.layer, egress, port.fill_checksum) {
-            Ok(device) => {
-                progress.count(tally, received);
-                count_egress(tally, &progress.layer, egress);
-                return Verdict::Tx(device);
-            }
-            Err(reason) => return Verdict::Drop(reason),
-        },
-        Err(Out::Hold(port, neighbor)) => unresolved(port, neighbor),
-        Err(out) => out,
+    let ending = match slow.decide() {
+        Ok(egress) => Ok(Ending::Send(egress)),
+        Err(Out::Hold(port, neighbor)) => slow.ending(unresolved(port, neighbor), limiter, further),
+        Err(out) => slow.ending(out, limiter, further),
     };
-    let answer = match out {
-        Out::Drop(reason) => return Verdict::Drop(reason),
-        Out::Hold(port, neighbor) => return Verdict::Hold(port, neighbor),
-        Out::Kernel => edit::to_kernel(tables, packet, &progress.layer).map(Verdict::Kernel),
-        Out::Echo(at) => icmp::plan_echo(&slow, at, further)
-            .and_then(|plan| icmp::write_echo(tables, packet, &plan))
-            .map(Verdict::Echo),
-        Out::Tell(reason, notice) => {
-            let Some(plan) = icmp::plan_error(&slow, notice, limiter, now) else { return Verdict::Drop(reason) };
-            return match icmp::write_error(tables, packet, &plan) {
-                Ok(device) => Verdict::Error(reason, device),
-                Err(failed) => Verdict::Drop(failed),
-            };
-        }
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(verdict) => return verdict,
     };
-    answer.map_or_else(Verdict::Drop, |verdict| {
-        progress.count(tally, received);
-        verdict
-    })
+    finish::write(tables, tally, packet, (&progress, received), ending, port.fill_checksum)
+        .unwrap_or_else(Verdict::Drop)
+}
+
+/// Returns the outermost IP header of a frame.
+#[inline]
+fn outermost(
+    tables: &Tables,
+    header: &eth::Header,
+    port: &PortEntry,
+    packet: &Packet<'_>,
+) -> Result<Layer, DropReason> {
+    let is_v6 = header.ether_type == eth::IPV6;
+    let layer = Layer::parse(packet.bytes(), header.len, packet.total_len(), is_v6, port.vrf)
+        .map_err(|_| DropReason::Malformed)?;
+    if Mac(header.destination).is_group() && port.role != Role::Kernel && !layer.is_to_many(tables) {
+        return Err(DropReason::L2Multicast);
+    }
+    let hop_spent = port.role == Role::Kernel && !tables.tunnel.decrement_local;
+    Ok(Layer { hop_spent, ..layer })
 }
 
 /// Reads Ethernet header and VLAN tag. Returns the logical port that the frame belongs to.
@@ -368,6 +357,12 @@ fn not_ip(tables: &Tables, port: &PortEntry, packet: &mut Packet<'_>) -> Verdict
 }
 
 impl Progress {
+    /// Returns the progress of a packet that has just arrived.
+    #[inline]
+    fn at(layer: Layer) -> Self {
+        Self { layer, nesting: 0, hits: [0; MAX_ROUNDS], hit_count: 0, ecn_unused: false, chosen: [None; 2] }
+    }
+
     #[inline]
     fn count(&self, tally: &Tally, bytes: usize) {
         for &slot in self.hits.iter().take(self.hit_count) {
@@ -377,17 +372,6 @@ impl Progress {
             tally.ecn_unused.add(1, bytes);
         }
         self.chosen.iter().flatten().for_each(|&chosen| tally.chosen(chosen));
-    }
-}
-
-#[inline]
-fn count_egress(tally: &Tally, layer: &Layer, egress: Egress<'_>) {
-    match egress {
-        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
-        Egress::Encapsulated(path, adjacency, _) => {
-            tally.path(path.slot, layer.len() + path.header_len);
-            tally.adjacency(adjacency.slot, 1, layer.len() + path.header_len);
-        }
     }
 }
 

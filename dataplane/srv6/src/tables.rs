@@ -14,12 +14,12 @@ use srv6d_fib::{
 use srv6d_wire::ipv6;
 
 use crate::carrier::MAX_SEGMENTS;
+use crate::desired::{
+    Balancing, Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, NodePolicy, PortId, Role, TableId, Tunnel, UnknownSid,
+};
 use crate::fast::FastTables;
 use crate::flow::{FlowHash, Seed};
 use crate::lpm::{Lpm, Value};
-use crate::model::{
-    Balancing, Csid, DscpMode, DtFamily, Flavors, HostPort, Mac, Policy, PortId, Role, TableId, Tunnel, UnknownSid,
-};
 use crate::offload::Offload;
 use crate::own_sources::OwnSources;
 use crate::sid_space::SidSpace;
@@ -51,7 +51,7 @@ pub struct Tables {
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) host: Option<HostPort>,
     pub(crate) tunnel: Tunnel,
-    pub(crate) policy: Policy,
+    pub(crate) policy: NodePolicy,
     pub(crate) seed: Seed,
     pub(crate) balancing: Balancing,
     pub(crate) blocks: Vec<Ipv6Net>,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use srv6d_balance::{Choice, Why};
 
 use crate::balance::Chosen;
-use crate::model::Desired;
+use crate::desired::Desired;
 use crate::tables::Tables;
 
 /// A counter of packets and bytes.

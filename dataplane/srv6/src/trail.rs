@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use srv6d_fib::{Groups, SLOTS};
 use srv6d_wire::Packet;
 
+use crate::desired::{Mac, PortId, TableId, UnknownSid};
 use crate::fast::{self, LookupResult};
 use crate::flow::FlowHash;
-use crate::model::{Mac, PortId, TableId, UnknownSid};
 use crate::slow::{self, FurtherSum, Out, SlowState, Verdict};
 use crate::tables::{Adjacency, AdjacencyState, Tables, Target, VrfIndex};
 use crate::tally::{Slots, Tally};

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use ipnet::IpNet;
 use proptest::prelude::*;
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{Published, Publisher, Snapshot, Step, Totals, Wiring, WorkerCounters};
 use srv6d_fib::{
     Forwarding, GroupRow, HopRow, PathKind, PathRow, PatternRow, Prefix, SidKind, SidRow, TARGET_INDEX_BITS,
     TARGET_NEIGHBOR, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Amendment, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, NeighborChange, Path,
     Port, PortId, Route, RouteAction, RouteChange, Steer, SteerChange, TableId, Tunnel, UnknownSid,
 };
@@ -145,7 +145,7 @@ fn observe(before: &Snapshot, snapshot: &Snapshot, slots: &Slots, frames: &[(usi
     for tables in [before, &snapshot] {
         sent.clear();
         for (socket, frame) in frames {
-            io.port(*socket).unwrap().rx.push_back(Frame::new(frame));
+            io.port(*socket).unwrap().rx.push_back(MemoryFrame::new(frame));
             step.round(&mut io, tables, 1);
             sent.extend(io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())));
         }
@@ -683,7 +683,7 @@ fn a_round_sees_all_of_an_amendment_or_nothing_and_never_an_older_state_again() 
             let (mut newest, mut rounds) = (first, 0u64);
             while !is_over.load(Ordering::Relaxed) || rounds == 0 {
                 for to in ["3000:1::1", "10.1.0.1"] {
-                    io.port(0).unwrap().rx.push_back(Frame::new(&frame(to.parse().unwrap(), &[7; 26])));
+                    io.port(0).unwrap().rx.push_back(MemoryFrame::new(&frame(to.parse().unwrap(), &[7; 26])));
                 }
                 let snapshot = reader.current();
                 assert!(snapshot.generation >= newest, "{} after {newest}", snapshot.generation);
@@ -741,7 +741,7 @@ fn cached_destinations_go_with_the_tables_they_were_found_in() {
     });
     let mut io = Memory::new(PORTS.into());
     let mut round = |step: &mut Step<Memory>, tables| {
-        io.port(0).unwrap().rx.extend(frames.iter().map(|frame| Frame::new(frame)));
+        io.port(0).unwrap().rx.extend(frames.iter().map(|frame| MemoryFrame::new(frame)));
         step.round(&mut io, tables, 1);
         io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())).collect::<Vec<_>>()
     };

@@ -2,9 +2,9 @@
 #![allow(clippy::cast_possible_truncation)] // a failed test may panic
 
 use srv6d_dataplane::EmulatedPort;
-use srv6d_dataplane::memory::Frame;
-use srv6d_srv6::model::{
-    Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, Mode, RouteAction,
+use srv6d_dataplane::memory::MemoryFrame;
+use srv6d_srv6::desired::{
+    Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, PolicyMode, RouteAction,
 };
 
 use super::step::{Rig, hop, in_frame, node, v6};
@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 const GAP: u64 = BalancePolicy::GAP;
 
 /// Returns a node whose route to `3000::/16` leads over ports 1 and 2 and chooses by this policy.
-fn balanced(mode: Mode) -> Desired {
+fn balanced(mode: PolicyMode) -> Desired {
     let mut desired = node();
     for route in desired.routes.iter_mut().filter(|route| route.prefix.to_string() == "3000::/16") {
         route.action = RouteAction::Via(vec![hop(1), hop(2)]);
@@ -23,12 +23,12 @@ fn balanced(mode: Mode) -> Desired {
     Desired { balance, ..desired }
 }
 
-const ADAPTIVE: Mode = Mode::Adaptive(Adaptive { scale: BandScale::Available, reactive: None });
+const ADAPTIVE: PolicyMode = PolicyMode::Adaptive(Adaptive { scale: BandScale::Available, reactive: None });
 
 /// Sends a packet of a flow through the node. Returns the port that it leaves by.
 fn port_of(rig: &mut Rig, flow: u8, now: u64) -> usize {
     let packet = v6(&format!("2000::{flow:x}"), "3000::9", 17, 64, &[flow; 47]);
-    rig.io.port(0).unwrap().rx.push_back(Frame::new(&in_frame(&packet)));
+    rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(&in_frame(&packet)));
     let mut sent = rig.run(now);
     if sent.is_empty() {
         sent = rig.run(now + 2 * MS);
@@ -38,7 +38,7 @@ fn port_of(rig: &mut Rig, flow: u8, now: u64) -> usize {
 
 #[test]
 fn a_flow_stays_within_the_gap_and_is_drawn_again_after_it() {
-    let mut rig = Rig::new(&balanced(Mode::Flowlet));
+    let mut rig = Rig::new(&balanced(PolicyMode::Flowlet));
     let mut moves = 0;
     for flow in 0..200 {
         let begin = u64::from(flow) * 10 * MS;
@@ -52,7 +52,7 @@ fn a_flow_stays_within_the_gap_and_is_drawn_again_after_it() {
 
 #[test]
 fn flows_stay_over_new_tables_and_leave_a_port_that_goes_down() {
-    let mut desired = balanced(Mode::Flowlet);
+    let mut desired = balanced(PolicyMode::Flowlet);
     let mut rig = Rig::new(&desired);
     let ports: Vec<usize> = (0..100).map(|flow| port_of(&mut rig, flow, 0)).collect();
     desired.routes.reverse();

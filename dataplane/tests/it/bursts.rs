@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use srv6d_dataplane::io::Io;
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::model::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
+use srv6d_srv6::desired::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
 use srv6d_srv6::{Slots, Tables, Tally};
 use srv6d_wire::{Extent, Packet};
 
@@ -20,38 +20,38 @@ struct Counting {
 }
 
 impl Io for Counting {
-    type Frame = Frame;
+    type Frame = MemoryFrame;
 
     fn sockets(&self) -> usize {
         self.io.sockets()
     }
 
-    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Frame>) {
+    fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<MemoryFrame>) {
         self.io.receive(socket, max, out);
     }
 
-    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
+    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
         self.io.packet(frame)
     }
 
-    fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
+    fn packet_and_further<'f>(&'f self, frame: &'f mut MemoryFrame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
         self.io.packet_and_further(frame)
     }
 
-    fn packet_len(&self, frame: &Frame) -> usize {
+    fn packet_len(&self, frame: &MemoryFrame) -> usize {
         self.io.packet_len(frame)
     }
 
-    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
         self.io.place(frame, at, keep_tail);
     }
 
-    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {
+    fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = MemoryFrame>) -> Result<(), MemoryFrame> {
         self.handed += 1;
         self.io.send(socket, frames)
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: MemoryFrame) {
         self.io.recycle(frame);
     }
 
@@ -87,7 +87,7 @@ fn a_tagged_port_does_not_take_the_others_their_bursts() {
     let mut step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
     let mut forward = |socket: usize, frames: Vec<Vec<u8>>| {
         let mut io = Counting { io: Memory::new(3), handed: 0 };
-        io.io.port(socket).unwrap().rx.extend(frames.iter().map(|frame| Frame::new(frame)));
+        io.io.port(socket).unwrap().rx.extend(frames.iter().map(|frame| MemoryFrame::new(frame)));
         step.round(&mut io, &snapshot, 1);
         let sent: Vec<(usize, Vec<u8>)> =
             io.io.take_sent().into_iter().map(|(socket, frame)| (socket, frame.bytes())).collect();

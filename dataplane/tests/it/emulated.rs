@@ -1,10 +1,10 @@
 //! Tests emulated ports in the worker's step, on ports in memory and in virtual time.
 #![allow(clippy::cast_possible_truncation)] // a failed test may panic
 
-use srv6d_dataplane::memory::Frame;
+use srv6d_dataplane::memory::MemoryFrame;
 use srv6d_dataplane::{EmulatedPort, QueueCounters, Totals};
-use srv6d_emulate::{Draws, Offered, Port, Refusal};
-use srv6d_srv6::model::{Chance, Ecn, Emulation, NonEct};
+use srv6d_emulate::{Draws, EmulatedLink, Offered, Refusal};
+use srv6d_srv6::desired::{Chance, Ecn, Emulation, NonEct};
 use srv6d_wire::{checksum, ecn};
 
 use super::step::{Rig, in_frame, node, v6};
@@ -39,7 +39,7 @@ fn plain(number: u8, ecn: u8) -> Vec<u8> {
 }
 
 fn receive(rig: &mut Rig, frame: &[u8], now: u64) -> Vec<(usize, u8)> {
-    rig.io.port(0).unwrap().rx.push_back(Frame::new(frame));
+    rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(frame));
     numbers(rig, now)
 }
 
@@ -200,7 +200,7 @@ fn a_worker_and_a_port_alone_count_the_same_packets() {
         ecn: Some(Ecn { min: 500, max: 4000, probability: Chance::of(0.4), non_ect: NonEct::Drop }),
         ..Emulation::of_rate(2_000_000)
     };
-    let (mut rig, mut port) = (rig(emulation), Port::new(emulation, 0));
+    let (mut rig, mut port) = (rig(emulation), EmulatedLink::new(emulation, 0));
     let (mut draws, mut times) = (Draws::named("p1"), Draws::named("times"));
     let (mut now, mut by_worker, mut alone) = (0, Vec::new(), Vec::new());
     for number in 0..5000_u32 {
@@ -213,7 +213,7 @@ fn a_worker_and_a_port_alone_count_the_same_packets() {
         let offered = Offered { len: 101, ecn: field, draws: draws.pair() };
         let outcome = port.offer(u128::from(now) * 1000, offered, (last, field), |frame| frame.1 = 3);
         assert!(!matches!(outcome, Err((_, Refusal::PortDown))));
-        rig.io.port(0).unwrap().rx.push_back(Frame::new(&plain(last, field)));
+        rig.io.port(0).unwrap().rx.push_back(MemoryFrame::new(&plain(last, field)));
         let sent = rig.run(now).into_iter().map(|(_, frame)| (*frame.last().unwrap(), ecn::of(&frame)));
         by_worker.extend(sent);
         rig.totals();

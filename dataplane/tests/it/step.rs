@@ -10,10 +10,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{DeviceCounters, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::*;
+use srv6d_srv6::desired::*;
 use srv6d_srv6::{Slots, Tables, Tally};
 
 pub(super) const MACS: [Mac; 3] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 2, 1])];
@@ -126,7 +126,7 @@ impl Rig {
     }
 
     fn send(&mut self, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
-        self.io.port(0).unwrap().rx.push_back(Frame::new(frame));
+        self.io.port(0).unwrap().rx.push_back(MemoryFrame::new(frame));
         self.run(0)
     }
 
@@ -282,7 +282,7 @@ fn unknown_sid_is_dropped_untouched() {
     let mut rig = Rig::new(&node());
     assert_eq!(rig.send(&frame), []);
     assert_eq!(rig.totals().drop, [("unknown_sid", 1)].into());
-    assert_eq!(rig.io.recycled.iter().map(Frame::bytes).collect::<Vec<_>>(), [frame]);
+    assert_eq!(rig.io.recycled.iter().map(MemoryFrame::bytes).collect::<Vec<_>>(), [frame]);
     let mut came_by = DeviceCounters::default();
     rig.counters.add_socket_to(0, &mut came_by);
     assert_eq!((came_by.rx_packets, came_by.rx_refused), (1, 1));
@@ -370,7 +370,7 @@ fn what_a_ring_has_room_for_is_sent_and_counted() {
     let mut rig = Rig::new(&node());
     let frame = |hop_limit| in_frame(&v6("2000::9", "fcbb:bbbb:2::", 17, hop_limit, &[7; 20]));
     rig.io.port(1).unwrap().room = Some(2);
-    rig.io.port(0).unwrap().rx.extend([64, 1, 63, 62, 61].map(|hop_limit| Frame::new(&frame(hop_limit))));
+    rig.io.port(0).unwrap().rx.extend([64, 1, 63, 62, 61].map(|hop_limit| MemoryFrame::new(&frame(hop_limit))));
     rig.step.round(&mut rig.io, &rig.snapshot, 0);
     let sent = rig.io.take_sent().into_iter().filter(|(socket, _)| *socket == 1);
     let hop_limits: Vec<u8> = sent.map(|(_, frame)| frame.bytes()[14 + 7]).collect();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use srv6d_dataplane::{Dataplane, Polling, Settings};
-use srv6d_srv6::model::{Amendment, Desired, Hop, Mac, Port, PortId, Route, RouteAction, RouteChange, TableId};
+use srv6d_srv6::desired::{Amendment, Desired, Hop, Mac, Port, PortId, Route, RouteAction, RouteChange, TableId};
 use srv6d_xsk::Mode;
 
 const TO: &str = "3000::1";

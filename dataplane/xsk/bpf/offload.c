@@ -27,22 +27,22 @@
 /* An address is | block 32 | uSIDs ... |. This mask selects the part of the upper half that lies behind the block. */
 #define BEHIND_BLOCK 0xffffffffull
 
-/* Returns what a way leads to, TARGET_... */
-static ALWAYS_INLINE __u32 target_of(const struct way *way)
+/* Returns what a prefix leads to, TARGET_... */
+static ALWAYS_INLINE __u32 target_of(const struct prefix *row)
 {
-	return way->target >> TARGET_INDEX_BITS;
+	return row->target >> TARGET_INDEX_BITS;
 }
 
 /* Returns the index in the table that the target names. */
-static ALWAYS_INLINE __u32 index_of(const struct way *way)
+static ALWAYS_INLINE __u32 index_of(const struct prefix *row)
 {
-	return way->target & ((1 << TARGET_INDEX_BITS) - 1);
+	return row->target & ((1 << TARGET_INDEX_BITS) - 1);
 }
 
-static ALWAYS_INLINE const struct way *look_up_in_block(__u32 set, struct address to)
+static ALWAYS_INLINE const struct prefix *look_up_in_block(__u32 set, struct address to)
 {
 	const struct block *block;
-	const struct way *way;
+	const struct prefix *row;
 	__u32 i;
 
 #pragma unroll
@@ -50,17 +50,17 @@ static ALWAYS_INLINE const struct way *look_up_in_block(__u32 set, struct addres
 		block = ROW(blocks, BLOCKS, set, i);
 		if (!block || !block->is_used || block->prefix != to.high >> 32)
 			continue;
-		way = ROW(usids, BLOCKS * USIDS, set, i * USIDS + (to.high >> 16 & 0xffff));
-		if (!way || way->flags & WAY_IN_TRIE)
+		row = ROW(usids, BLOCKS * USIDS, set, i * USIDS + (to.high >> 16 & 0xffff));
+		if (!row || row->flags & PREFIX_IN_TRIE)
 			return 0;
-		return way->flags & WAY_HERE ? way : &block->way;
+		return row->flags & PREFIX_HAS_TARGET ? row : &block->covering;
 	}
 	return 0;
 }
 
-static ALWAYS_INLINE const struct way *look_up(__u32 set, __u16 table, struct address to)
+static ALWAYS_INLINE const struct prefix *look_up(__u32 set, __u16 table, struct address to)
 {
-	const struct way *way = table == MAIN_TABLE ? look_up_in_block(set, to) : 0;
+	const struct prefix *row = table == MAIN_TABLE ? look_up_in_block(set, to) : 0;
 	struct key key = {
 		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
 		.owner = KEY_OWNER(set, table, 0),
@@ -68,10 +68,10 @@ static ALWAYS_INLINE const struct way *look_up(__u32 set, __u16 table, struct ad
 		.low = cpu_to_be64(to.low),
 	};
 
-	return way ? way : bpf_map_lookup_elem(&ways, &key);
+	return row ? row : bpf_map_lookup_elem(&prefixes, &key);
 }
 
-static ALWAYS_INLINE const struct way *look_up_v4(__u32 set, __u16 table, __be32 to)
+static ALWAYS_INLINE const struct prefix *look_up_v4(__u32 set, __u16 table, __be32 to)
 {
 	struct key key = {
 		.prefix_len = 8 * (sizeof(key.owner) + sizeof(to)),
@@ -79,7 +79,7 @@ static ALWAYS_INLINE const struct way *look_up_v4(__u32 set, __u16 table, __be32
 		.high = cpu_to_be64((__u64)be32_to_cpu(to) << 32),
 	};
 
-	return bpf_map_lookup_elem(&ways, &key);
+	return bpf_map_lookup_elem(&prefixes, &key);
 }
 
 static ALWAYS_INLINE int lists_source_v6(__u32 set, __u32 owner, const struct ipv6 *ip)
@@ -132,7 +132,7 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	const void *end = (const void *)(long)ctx->data_end;
 	__u32 len = ETH_LEN + IPV6_LEN + ntohs(ip->payload_len), l3_len = len - ETH_LEN;
 	__u32 group = sid->group, out;
-	const struct way *next;
+	const struct prefix *next;
 	const struct hop *hop;
 	__u64 usids;
 
@@ -165,10 +165,10 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	return XDP_REDIRECT;
 }
 
-/* Returns whether a way leads to an address of this node. */
-static ALWAYS_INLINE int is_own_address(const struct way *way)
+/* Returns whether a prefix leads to an address of this node. */
+static ALWAYS_INLINE int is_own_address(const struct prefix *row)
 {
-	return way && way->target == (TARGET_KERNEL << TARGET_INDEX_BITS | IS_OWN_ADDRESS);
+	return row && row->target == (TARGET_KERNEL << TARGET_INDEX_BITS | IS_OWN_ADDRESS);
 }
 
 /* Whether an IPv6 packet behind an outer header is plain and for this node. */
@@ -227,7 +227,7 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 				    const struct port *port, struct eth *eth, __u64 len)
 {
 	const struct ipv6 *ip = (const void *)(eth + 1);
-	const struct way *way;
+	const struct prefix *row;
 	const struct sid *sid;
 	struct address to;
 	int is_sid;
@@ -240,14 +240,14 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
-	way = look_up(set, port->table, to);
-	if (!way)
+	row = look_up(set, port->table, to);
+	if (!row)
 		return XDP_PASS;
-	is_sid = target_of(way) == TARGET_SID;
-	if (port->flags & GUARDS_SIDS && (is_sid || way->flags & WAY_IN_SID_SPACE || may_name_segments(ip)))
+	is_sid = target_of(row) == TARGET_SID;
+	if (port->flags & GUARDS_SIDS && (is_sid || row->flags & PREFIX_IN_SID_SPACE || may_name_segments(ip)))
 		return XDP_PASS;
 	if (is_sid) {
-		sid = ROW(sids, SIDS, set, index_of(way));
+		sid = ROW(sids, SIDS, set, index_of(row));
 		if (!sid || (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
 			return XDP_PASS;
 		if (sid->kind == SID_DECAPSULATE && port->flags & DELIVERS)
@@ -256,14 +256,14 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 			return XDP_PASS;
 		return shift(ctx, set, in, node, sid, eth, to);
 	}
-	return port->flags & FORWARDS && target_of(way) == TARGET_STEER ? encapsulate_v6(ctx, set, in, node, index_of(way), ip, to) : XDP_PASS;
+	return port->flags & FORWARDS && target_of(row) == TARGET_STEER ? encapsulate_v6(ctx, set, in, node, index_of(row), ip, to) : XDP_PASS;
 }
 
 static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
 				    const struct port *port, const struct eth *eth, __u64 len)
 {
 	const struct ipv4 *ip = (const void *)(eth + 1);
-	const struct way *way;
+	const struct prefix *row;
 
 	if (!(port->flags & FORWARDS) || !is_plain_v4(ip, len))
 		return XDP_PASS;
@@ -271,10 +271,10 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 		return XDP_PASS;
 	if (port->flags & GUARDS_SIDS && lists_source_v4(set, OF_TABLE(port->table), ip))
 		return XDP_PASS;
-	way = look_up_v4(set, port->table, ip->dst);
-	if (!way || target_of(way) != TARGET_STEER)
+	row = look_up_v4(set, port->table, ip->dst);
+	if (!row || target_of(row) != TARGET_STEER)
 		return XDP_PASS;
-	return encapsulate_v4(ctx, set, in, node, index_of(way), ip);
+	return encapsulate_v4(ctx, set, in, node, index_of(row), ip);
 }
 
 /* Forwards a frame that came in through interface number `in`. Returns XDP_REDIRECT if the frame was written,

@@ -3,10 +3,10 @@
  * The maps that offload.c decides by, and its counters. Their rows are those of the worker's tables: fib.h has them from
  * the crate srv6d-fib.
  *
- *   destination -> way -+- TARGET_SID -> sid --------------------+-> group -> hop -> device
- *                       +- TARGET_STEER -> group -> path --------+
- *                       +- TARGET_ROUTE, TARGET_NEIGHBOR --------+
- *                       +- TARGET_KERNEL of a SID's table -> kernel_end
+ *   destination -> prefix -+- TARGET_SID -> sid --------------------+-> group -> hop -> device
+ *                          +- TARGET_STEER -> group -> path --------+
+ *                          +- TARGET_ROUTE, TARGET_NEIGHBOR --------+
+ *                          +- TARGET_KERNEL of a SID's table -> kernel_end
  *
  * Rows and members are found by their index behind that of their generation. A row of zeros leaves the packet to the
  * worker.
@@ -62,7 +62,7 @@ struct {
 TABLE(node, struct node, 1);
 TABLE(ports, struct port, PORTS); /* by the number of the device */
 TABLE(blocks, struct block, BLOCKS);
-TABLE(usids, struct way, BLOCKS * USIDS); /* by index of the block, and the 16 bits behind it */
+TABLE(usids, struct prefix, BLOCKS * USIDS); /* by index of the block, and the 16 bits behind it */
 TABLE(sids, struct sid, SIDS);
 TABLE(steers, struct group, STEERS);
 TABLE(steer_members, __u32, MEMBERS);
@@ -77,10 +77,10 @@ TABLE(devices, struct device, DEVICES); /* by the index of the port */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);
 	MAP_TYPE(key, struct key);
-	MAP_TYPE(value, struct way);
+	MAP_TYPE(value, struct prefix);
 	MAP_NUMBER(max_entries, 1);
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
-} ways SEC(".maps");
+} prefixes SEC(".maps");
 
 /* Prefixes of sources. Those of the domain (OF_DOMAIN) and of a port (OF_PORT) are admitted there. Those of a table
  * (OF_TABLE) are this node's own, and no sender outside the domain has one. */

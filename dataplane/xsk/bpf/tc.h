@@ -154,7 +154,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 	const struct ipv6 *ip = (const void *)(eth + 1);
 	struct inner inner = { .protocol = IPPROTO_IPV6 };
 	struct ipv4 unused = {};
-	const struct way *way;
+	const struct prefix *row;
 	struct address to;
 	struct cut cut;
 	__u64 rest;
@@ -166,8 +166,8 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
-	way = look_up(set, table, to);
-	if (!way || target_of(way) != TARGET_STEER)
+	row = look_up(set, table, to);
+	if (!row || target_of(row) != TARGET_STEER)
 		return TC_PASS;
 	inner.len = IPV6_LEN + ntohs(ip->payload_len);
 	inner.class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4;
@@ -176,7 +176,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 	if (!read_upper(ip->next_header, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
 		return TC_PASS;
 	inner.flow = hash_v6(ip, to, rest);
-	return encapsulate_local(skb, set, in, node, index_of(way), &inner, &cut, &unused, ip->hop_limit);
+	return encapsulate_local(skb, set, in, node, index_of(row), &inner, &cut, &unused, ip->hop_limit);
 }
 
 static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, const struct node *node, __u16 table,
@@ -184,15 +184,15 @@ static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, con
 {
 	const struct ipv4 *ip = (const void *)(eth + 1);
 	struct inner inner = { .protocol = IPPROTO_IPIP };
-	const struct way *way;
+	const struct prefix *row;
 	struct ipv4 copy;
 	struct cut cut;
 	__u64 rest;
 
 	if ((const void *)(ip + 1) > end || !is_plain_v4(ip, skb->len))
 		return TC_PASS;
-	way = look_up_v4(set, table, ip->dst);
-	if (!way || target_of(way) != TARGET_STEER)
+	row = look_up_v4(set, table, ip->dst);
+	if (!row || target_of(row) != TARGET_STEER)
 		return TC_PASS;
 	inner.len = ntohs(ip->total_len);
 	inner.class = ip->tos;
@@ -205,7 +205,7 @@ static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, con
 		return TC_PASS;
 	inner.flow = hash_v4(ip, rest);
 	copy = *ip;
-	return encapsulate_local(skb, set, in, node, index_of(way), &inner, &cut, &copy, 0);
+	return encapsulate_local(skb, set, in, node, index_of(row), &inner, &cut, &copy, 0);
 }
 
 SEC("classifier")

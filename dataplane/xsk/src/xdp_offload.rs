@@ -40,8 +40,8 @@ use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
     BlockRow, COUNTED_HOPS, COUNTED_PATHS, CountRow, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow,
-    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow,
-    TABLES, TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
+    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIXES, PathRow, PatternRow, PortRow, Prefix,
+    PrefixRow, SIDS, SOURCES, SidKind, SidRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, key_owner,
 };
 
 use crate::XskError;
@@ -63,8 +63,8 @@ const PROGRAM: &str = "srv6d_offload";
 /// Stands in errors where the name of a port would be, because the error concerns all ports.
 const ALL_PORTS: &str = "offload";
 
-/// The way of packets that only the worker handles.
-const TO_WORKER: WayRow = WayRow { target: NO_TARGET, flags: WAY_HERE };
+/// The row of packets that only the worker handles.
+const TO_WORKER: PrefixRow = PrefixRow { target: NO_TARGET, flags: PREFIX_HAS_TARGET };
 
 /// A count of packets and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub struct XdpOffload {
     ebpf: Ebpf,
 }
 
-/// Ways by network and prefix length.
-type Rows = BTreeMap<Prefix, WayRow>;
+/// Rows by network and prefix length.
+type Rows = BTreeMap<Prefix, PrefixRow>;
 
 /// The present contents of one set of the maps.
 #[derive(Debug, Default)]
@@ -101,8 +101,8 @@ struct Written {
     ports: BTreeMap<u32, PortRow>,
     /// Source prefixes by their owner.
     sources: BTreeMap<u32, BTreeSet<Prefix>>,
-    /// IPv6 and IPv4 ways by table.
-    ways: BTreeMap<u16, [Rows; 2]>,
+    /// IPv6 and IPv4 prefixes by table.
+    prefixes: BTreeMap<u16, [Rows; 2]>,
     sids: BTreeMap<u32, SidRow>,
     steers: BTreeMap<u32, GroupRow>,
     steer_members: BTreeMap<u32, u32>,
@@ -115,7 +115,7 @@ struct Written {
     /// By index of the port.
     devices: BTreeMap<u32, DeviceRow>,
     blocks: BTreeMap<u32, BlockRow>,
-    usids: BTreeMap<u32, WayRow>,
+    usids: BTreeMap<u32, PrefixRow>,
 }
 
 impl std::fmt::Debug for XdpOffload {
@@ -139,7 +139,7 @@ impl XdpOffload {
         crate::sys::quiet_libraries();
         // Each set of each table has a root entry.
         let mut ebpf = EbpfLoader::new()
-            .map_max_entries("ways", 2 * (WAYS + 2 * TABLES))
+            .map_max_entries("prefixes", 2 * (PREFIXES + 2 * TABLES))
             .map_max_entries("sources", 2 * SOURCES)
             .load(OBJECT)
             .map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
@@ -224,8 +224,8 @@ impl XdpOffload {
     /// The tables do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all
     /// ports.
     pub fn publish(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
-        if forwarding.prefixes() > WAYS as usize {
-            let why = format!("{} prefixes, and {WAYS} fit", forwarding.prefixes());
+        if forwarding.prefixes() > PREFIXES as usize {
+            let why = format!("{} prefixes, and {PREFIXES} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
         }
         if forwarding.source_prefixes() > SOURCES as usize {
@@ -308,7 +308,7 @@ impl XdpOffload {
         let sets = tables.flat_map(|table| [(0, table), (1, table)]);
         let roots = sets.flat_map(|(set, table)| [false, true].map(|is_v4| key_owner(set, table, is_v4)));
         for root in roots {
-            self.maps.ways.insert(&maps::key(KeyRow::new(root, (0, 0))), TO_WORKER.bytes(), 0)?;
+            self.maps.prefixes.insert(&maps::key(KeyRow::new(root, (0, 0))), TO_WORKER.bytes(), 0)?;
         }
         Ok(())
     }
@@ -344,21 +344,21 @@ impl XdpOffload {
     fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
         let mut tables = BTreeMap::new();
         for (&table, [v6, v4]) in wanted.tables.iter().filter(|&(&table, _)| u32::from(table) < TABLES) {
-            let mut v6 = ways(v6);
+            let mut v6 = rows_of(v6);
             blocks::mark(&mut v6, &wanted.sid_space);
-            tables.insert(table, [v6, ways(v4)]);
+            tables.insert(table, [v6, rows_of(v4)]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |way| is_shift(wanted, *way)));
+        let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |row| is_shift(wanted, *row)));
         let Index { blocks, usids } = index.unwrap_or_default();
         write_rows(&mut self.maps.usids, set, &mut now.usids, usids)?;
         write_rows(&mut self.maps.blocks, set, &mut now.blocks, blocks)?;
-        for table in now.ways.keys().chain(tables.keys()).copied().collect::<BTreeSet<u16>>() {
-            let [now_v6, now_v4] = now.ways.entry(table).or_default();
+        for table in now.prefixes.keys().chain(tables.keys()).copied().collect::<BTreeSet<u16>>() {
+            let [now_v6, now_v4] = now.prefixes.entry(table).or_default();
             let [v6, v4] = tables.remove(&table).unwrap_or_default();
             let key = |is_v4| move |prefix| maps::key(KeyRow::new(key_owner(set, table, is_v4), prefix));
-            write_prefixes(&mut self.maps.ways, key(false), now_v6, v6)?;
-            write_prefixes(&mut self.maps.ways, key(true), now_v4, v4)?;
+            write_prefixes(&mut self.maps.prefixes, key(false), now_v6, v6)?;
+            write_prefixes(&mut self.maps.prefixes, key(true), now_v4, v4)?;
         }
         Ok(())
     }
@@ -379,13 +379,13 @@ fn in_short(why: &str) -> String {
     format!("{error} {}", verdict.unwrap_or_default())
 }
 
-fn ways(targets: &BTreeMap<Prefix, u32>) -> Rows {
-    targets.iter().map(|(&prefix, &target)| (prefix, WayRow { target, flags: WAY_HERE })).collect()
+fn rows_of(targets: &BTreeMap<Prefix, u32>) -> Rows {
+    targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: PREFIX_HAS_TARGET })).collect()
 }
 
-fn is_shift(wanted: &Forwarding, way: WayRow) -> bool {
-    let number = way.target & ((1 << TARGET_INDEX_BITS) - 1);
-    let sid = wanted.sids.get(&number).filter(|_| way.target >> TARGET_INDEX_BITS == TARGET_SID);
+fn is_shift(wanted: &Forwarding, row: PrefixRow) -> bool {
+    let number = row.target & ((1 << TARGET_INDEX_BITS) - 1);
+    let sid = wanted.sids.get(&number).filter(|_| row.target >> TARGET_INDEX_BITS == TARGET_SID);
     sid.is_some_and(|sid| matches!(sid.kind, SidKind::Shift | SidKind::ShiftVia))
 }
 
@@ -420,7 +420,7 @@ fn write_rows<R: Row>(
 
 /// Like [`write_rows`], but for prefixes. The prefix of length 0 stays.
 fn write_prefixes<K: aya::Pod>(
-    map: &mut LpmTrie<aya::maps::MapData, K, <WayRow as Row>::Bytes>,
+    map: &mut LpmTrie<aya::maps::MapData, K, <PrefixRow as Row>::Bytes>,
     key: impl Fn(Prefix) -> aya::maps::lpm_trie::Key<K>,
     now: &mut Rows,
     wanted: Rows,

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use srv6d_dataplane::memory::ROOM;
 use srv6d_model::Outcome;
 use srv6d_pack::decode;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 use crate::describe;
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 use crate::engines::{FastPath, Model, SlowPath, Worker};
 
 /// Runs a frame through the worker and through each of its two paths alone. The naive forwarder says what is right. A state
@@ -40,13 +40,13 @@ pub fn agree(
     node: Node<'_>,
     port: u16,
     frame: &[u8],
-) -> Result<Vec<Option<Answer>>, String> {
+) -> Result<Vec<Option<Treatment>>, String> {
     if usize::from(port) >= node.desired.ports.len() || !right.go_over(node)? {
         return Ok(Vec::new());
     }
     let input = || format!("\n{}{}", describe::state(node.desired), describe::input(node.desired, port, frame));
     let said = |name: &str, why: String| format!("{}\n{name}: {why}", input());
-    let Answer::Outcomes(expected) = right.forward(port, frame).map_err(|why| said(right.name(), why))? else {
+    let Treatment::Outcomes(expected) = right.forward(port, frame).map_err(|why| said(right.name(), why))? else {
         return Err(said(right.name(), "it does not say what is right".to_owned()));
     };
     let mut answers = Vec::new();
@@ -55,7 +55,7 @@ pub fn agree(
             answers.push(None);
             continue;
         }
-        let mut all: Vec<Answer> = Vec::new();
+        let mut all: Vec<Treatment> = Vec::new();
         for _ in 0..engine.times() {
             all.push(engine.forward(port, frame).map_err(|why| said(engine.name(), why))?);
         }
@@ -75,7 +75,7 @@ pub fn agree(
     Ok(answers)
 }
 
-fn is_right(desired: &Desired, frame: &[u8], answer: &Answer, expected: &[Outcome]) -> bool {
+fn is_right(desired: &Desired, frame: &[u8], answer: &Treatment, expected: &[Outcome]) -> bool {
     let is_expected = |outcome: &Outcome| {
         let several_buffers = frame.len() > ROOM;
         expected.iter().any(|right| {
@@ -83,10 +83,10 @@ fn is_right(desired: &Desired, frame: &[u8], answer: &Answer, expected: &[Outcom
         })
     };
     match answer {
-        Answer::Left => true,
-        Answer::Outcomes(all) => !all.is_empty() && all.iter().all(is_expected),
-        Answer::Frames(_) => expected.iter().any(|right| {
-            Answer::Outcomes(vec![right.clone()]).frames().is_some_and(|frames| answer.frames() == Some(frames))
+        Treatment::Left => true,
+        Treatment::Outcomes(all) => !all.is_empty() && all.iter().all(is_expected),
+        Treatment::Frames(_) => expected.iter().any(|right| {
+            Treatment::Outcomes(vec![right.clone()]).frames().is_some_and(|frames| answer.frames() == Some(frames))
         }),
     }
 }
@@ -98,11 +98,11 @@ fn is_right_in_several_buffers(desired: &Desired, fast: &Outcome, right: &Outcom
     fast.verdict == right.verdict && fast.counts == right.counts && (fills || fast.frame.starts_with(&right.frame))
 }
 
-fn answer_text(answer: &Answer) -> String {
+fn answer_text(answer: &Treatment) -> String {
     match answer {
-        Answer::Left => "left to others".to_owned(),
-        Answer::Outcomes(all) => all.iter().map(outcome_text).collect(),
-        Answer::Frames(frames) => format!("{frames:02x?}"),
+        Treatment::Left => "left to others".to_owned(),
+        Treatment::Outcomes(all) => all.iter().map(outcome_text).collect(),
+        Treatment::Frames(frames) => format!("{frames:02x?}"),
     }
 }
 

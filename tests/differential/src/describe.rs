@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use srv6d_pack::decode;
-use srv6d_srv6::model::{Behavior, Desired, Hop, LocalSid, Port, RouteAction};
+use srv6d_srv6::desired::{Behavior, Desired, Hop, LocalSid, Port, RouteAction};
 
 /// Describes the state, one line per entry.
 pub fn state(desired: &Desired) -> String {

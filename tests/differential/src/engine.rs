@@ -12,7 +12,7 @@
 use srv6d_model::Outcome;
 use srv6d_pack::Case;
 use srv6d_srv6::Verdict;
-use srv6d_srv6::model::{Desired, Port};
+use srv6d_srv6::desired::{Desired, Port};
 
 /// What engines forward by.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub type Sent = Vec<(u16, Vec<u8>)>;
 
 /// What became of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Treatment {
     /// The engine leaves the frame, as it was received, to another one.
     Left,
     /// Verdict, bytes and counters. Where flows are spread, an engine that makes no choice has several outcomes.
@@ -54,7 +54,7 @@ pub enum Answer {
     Frames(Sent),
 }
 
-impl Answer {
+impl Treatment {
     /// Returns the only outcome.
     pub fn outcome(&self) -> Option<&Outcome> {
         match self {
@@ -98,7 +98,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// If the engine does not work, or does not account for the frame.
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String>;
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String>;
 
     /// Returns how often the same frame has to be forwarded, with the same answer, until caches of the engine have been
     /// in all of their states.

@@ -15,7 +15,7 @@ use srv6d_config::{self as config, Errors};
 use srv6d_pack::{Pack, decode};
 use srv6d_plan::{self as plan, Environment};
 use srv6d_runner::{desired, environment};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::{Slots, Tables};
 use srv6d_wire::srh::Routing;
 use srv6d_wire::{Packet, eth, ipv4, ipv6};

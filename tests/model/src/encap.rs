@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{IpNumber, Ipv6Header};
-use srv6d_srv6::model::{DscpMode, Hop, Path, PortId, Role, RouteAction, Steer, TableId};
+use srv6d_srv6::desired::{DscpMode, Hop, Path, PortId, Role, RouteAction, Steer, TableId};
 use srv6d_srv6::{DropReason, flow};
 
 use crate::Counted;

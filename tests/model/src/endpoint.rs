@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{IpNumber, Ipv6Header};
 use srv6d_srv6::DropReason;
-use srv6d_srv6::model::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
+use srv6d_srv6::desired::{Behavior, Csid, DscpMode, DtFamily, Hop, LocalSid, TableId};
 
 use crate::Counted;
 use crate::enter::admit_from_outside;
 use crate::forward::{End, Travel};
 use crate::icmp::{self, Message};
-use crate::lookup::{Ways, is_local_address, ways};
+use crate::lookup::{UsableHops, is_local_address, usable_hops};
 use crate::options::{process_options, process_options_in_front};
 use crate::packet::{Chain, Extension, Ip, Malformed, V6};
 use crate::scope::{is_nobody, is_on_link, is_routable};
@@ -73,7 +73,7 @@ impl Travel<'_> {
     /// Returns the next hops to use: the backup if every port of the set is down.
     fn adjacency_set(&self, via: &[Hop], backup: &[Hop]) -> Vec<Hop> {
         let nowhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let down = ways(self.desired, via, nowhere) == Ways::Down;
+        let down = usable_hops(self.desired, via, nowhere) == UsableHops::Down;
         if down && !backup.is_empty() { backup.to_vec() } else { via.to_vec() }
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::{EtherType, Ethernet2Header, IpNumber, SingleVlanHeader};
 use ipnet::IpNet;
-use srv6d_srv6::model::{Desired, Mac, Path, Port, PortId, Role, RouteAction, TableId};
+use srv6d_srv6::desired::{Desired, Mac, Path, Port, PortId, Role, RouteAction, TableId};
 use srv6d_srv6::{DropReason, Verdict};
 
 use crate::forward::End;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use srv6d_srv6::DropReason;
-use srv6d_srv6::model::{Desired, Mac, Port, PortId, Role, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::desired::{Desired, Mac, Port, PortId, Role, RouteAction, TableId, UnknownSid};
 
 use crate::choices::Choices;
 use crate::enter::{Entered, admit, enter};

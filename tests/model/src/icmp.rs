@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{IpNumber, Ipv4Header, Ipv6Header};
 
-use srv6d_srv6::model::Role;
+use srv6d_srv6::desired::Role;
 
 use crate::forward::Travel;
 use crate::packet::{Chain, Ip, Malformed, V4, V6};

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use etherparse::EtherType;
-use srv6d_srv6::model::{Desired, Hop, Mac, PortId, Role, RouteAction};
+use srv6d_srv6::desired::{Desired, Hop, Mac, PortId, Role, RouteAction};
 use srv6d_srv6::{DropReason, Verdict};
 
 use crate::forward::{End, Travel};
 use crate::icmp::{self, Message};
-use crate::lookup::{Match, Ways, look_up, ways};
+use crate::lookup::{Match, UsableHops, look_up, usable_hops};
 use crate::packet::Ip;
 use crate::{Counted, Counts, Outcome};
 
@@ -33,10 +33,10 @@ enum ReplyEgress {
 impl Travel<'_> {
     /// Chooses one of the next hops that are ready.
     pub(crate) fn next_hop(&mut self, hops: &[Hop], destination: IpAddr) -> Result<NextHop, End> {
-        let (ready, is_ready) = match ways(self.desired, hops, destination) {
-            Ways::Ready(ready) => (ready, true),
-            Ways::Wait(wait) => (wait, false),
-            Ways::Down => return Err(End::Drop(DropReason::AdjDown)),
+        let (ready, is_ready) = match usable_hops(self.desired, hops, destination) {
+            UsableHops::Ready(ready) => (ready, true),
+            UsableHops::Wait(wait) => (wait, false),
+            UsableHops::Down => return Err(End::Drop(DropReason::AdjDown)),
         };
         let (port, neighbor) = self.choices.pick(&ready).ok_or(End::Drop(DropReason::AdjDown))?;
         match self.desired.neighbors.get(&(port, neighbor)) {

@@ -33,7 +33,7 @@ use std::net::IpAddr;
 
 use ipnet::Ipv6Net;
 use srv6d_srv6::Verdict;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 use crate::choices::Choices;
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
+use srv6d_srv6::desired::{Desired, Hop, LocalSid, PortId, RouteAction, Steer, TableId, UnknownSid};
 
 /// Result of a look-up.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn in_block(desired: &Desired, address: Ipv6Addr) -> bool {
 
 /// Next hops that a packet can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ways {
+pub(crate) enum UsableHops {
     /// Resolved next hops; any of them may be used.
     Ready(Vec<(PortId, IpAddr)>),
     /// No next hop is resolved; the packet waits for one of these.
@@ -73,14 +73,14 @@ pub(crate) enum Ways {
 }
 
 /// Selects the next hops that can be used now. If a next hop has no address, `destination` is the neighbour.
-pub(crate) fn ways(desired: &Desired, hops: &[Hop], destination: IpAddr) -> Ways {
+pub(crate) fn usable_hops(desired: &Desired, hops: &[Hop], destination: IpAddr) -> UsableHops {
     let all: Vec<(PortId, IpAddr)> = hops.iter().map(|hop| (hop.port, hop.via.unwrap_or(destination))).collect();
     let is_up = |port: PortId| desired.ports.get(usize::from(port.0)).is_some_and(|port| port.up);
     let up: Vec<_> = all.into_iter().filter(|&(port, _)| is_up(port)).collect();
     let ready: Vec<_> = up.iter().copied().filter(|hop| desired.neighbors.contains_key(hop)).collect();
     match (ready.is_empty(), up.is_empty()) {
-        (false, _) => Ways::Ready(ready),
-        (true, false) => Ways::Wait(up),
-        (true, true) => Ways::Down,
+        (false, _) => UsableHops::Ready(ready),
+        (true, false) => UsableHops::Wait(up),
+        (true, true) => UsableHops::Down,
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use srv6d_api::client::ask;
-use srv6d_api::state::{CountersView, Health, PathRow, SidRow};
+use srv6d_api::state::{CountersView, Health, PathStatus, SidStatus};
 use srv6d_api::{Request, Response, Topic};
 
 use srv6d_netns::Netns;
@@ -124,14 +124,14 @@ impl Daemon {
         own.and_then(|port| port.mac).ok_or_else(|| "srv6d has no port into the kernel".to_owned())
     }
 
-    fn sids(&self) -> Result<Vec<SidRow>, String> {
+    fn sids(&self) -> Result<Vec<SidStatus>, String> {
         match self.show(Topic::Sids)? {
             Response::Sids(rows) => Ok(rows),
             other => Err(format!("unexpected answer: {other:?}")),
         }
     }
 
-    fn paths(&self) -> Result<Vec<PathRow>, String> {
+    fn paths(&self) -> Result<Vec<PathStatus>, String> {
         match self.show(Topic::Paths)? {
             Response::Paths(rows) => Ok(rows),
             other => Err(format!("unexpected answer: {other:?}")),

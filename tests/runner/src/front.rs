@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
 use srv6d_dataplane::offload_wiring;
-use srv6d_srv6::model::HostPort;
+use srv6d_srv6::desired::HostPort;
 use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
 use srv6d_xsk::test_run::{Arrival, once};

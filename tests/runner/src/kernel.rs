@@ -42,7 +42,7 @@ type PortFrames = Vec<(String, Vec<u8>)>;
 
 /// Behaviour of the kernel.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum KernelOutcome {
     /// It refused a command of the case with this message.
     Refused(String),
     /// It sent these frames in each step.
@@ -62,12 +62,12 @@ pub fn run(case: &Case) -> Result<(), String> {
 ///
 /// # Errors
 /// If the node could not be made, which says nothing about the case.
-pub fn ask(case: &Case) -> Result<Outcome, String> {
+pub fn ask(case: &Case) -> Result<KernelOutcome, String> {
     let mut node = match KernelNode::new(case)? {
         Ok(node) => node,
-        Err(complaint) => return Ok(Outcome::Refused(complaint)),
+        Err(complaint) => return Ok(KernelOutcome::Refused(complaint)),
     };
-    case.steps.iter().map(|step| node.pass(step)).collect::<Result<_, String>>().map(Outcome::Frames)
+    case.steps.iter().map(|step| node.pass(step)).collect::<Result<_, String>>().map(KernelOutcome::Frames)
 }
 
 /// A kernel that is configured as the node of a case, and the far ends of its cables.
@@ -230,33 +230,35 @@ fn exchange(frames: &[(String, Vec<u8>)], wires: &mut Wires) -> Result<PortFrame
 ///
 /// # Errors
 /// The difference.
-pub fn compare(case: &Case, outcome: &Outcome) -> Result<(), String> {
+pub fn compare(case: &Case, outcome: &KernelOutcome) -> Result<(), String> {
     let as_right = is_right(case, outcome);
     let Linux::Diverge(divergence) = &case.linux else { return as_right };
     if as_right.is_ok() {
         return Err(format!("the kernel agrees now: take the case from the divergences ({})", divergence.name));
     }
     let as_recorded = match (&divergence.recorded, outcome) {
-        (Recorded::Frames(steps), Outcome::Frames(sent)) => check(steps, sent),
-        (Recorded::Refused(text), Outcome::Refused(complaint)) if complaint.contains(text) => Ok(()),
-        (Recorded::Accepted, Outcome::Frames(_)) => Ok(()),
+        (Recorded::Frames(steps), KernelOutcome::Frames(sent)) => check(steps, sent),
+        (Recorded::Refused(text), KernelOutcome::Refused(complaint)) if complaint.contains(text) => Ok(()),
+        (Recorded::Accepted, KernelOutcome::Frames(_)) => Ok(()),
         (Recorded::Refused(text), _) => Err(format!("it is not refused with {text:?} any more")),
-        (_, Outcome::Refused(complaint)) => Err(format!("it is refused now: {complaint}")),
+        (_, KernelOutcome::Refused(complaint)) => Err(format!("it is refused now: {complaint}")),
     };
     as_recorded.map_err(|why| format!("differs, but not as recorded ({}): {why}", divergence.name))
 }
 
 /// Compares the behaviour of the kernel with the behaviour that the case requires.
-fn is_right(case: &Case, outcome: &Outcome) -> Result<(), String> {
+fn is_right(case: &Case, outcome: &KernelOutcome) -> Result<(), String> {
     match (&case.refused, outcome) {
-        (None, Outcome::Frames(sent)) => {
+        (None, KernelOutcome::Frames(sent)) => {
             check(&case.steps, sent)?;
             case.check_properties(&sent.concat()).map_err(|diff| diff.to_string())
         }
-        (Some(text), Outcome::Refused(complaint)) if complaint.contains(text) => Ok(()),
-        (Some(text), Outcome::Refused(complaint)) => Err(format!("refused without the words {text:?}: {complaint}")),
-        (Some(_), Outcome::Frames(_)) => Err("accepted, and should have been refused".to_owned()),
-        (None, Outcome::Refused(complaint)) => Err(format!("refused: {complaint}")),
+        (Some(text), KernelOutcome::Refused(complaint)) if complaint.contains(text) => Ok(()),
+        (Some(text), KernelOutcome::Refused(complaint)) => {
+            Err(format!("refused without the words {text:?}: {complaint}"))
+        }
+        (Some(_), KernelOutcome::Frames(_)) => Err("accepted, and should have been refused".to_owned()),
+        (None, KernelOutcome::Refused(complaint)) => Err(format!("refused: {complaint}")),
     }
 }
 
@@ -268,11 +270,11 @@ fn check(steps: &[Step], sent: &[PortFrames]) -> Result<(), String> {
 }
 
 /// Returns the behaviour of the kernel as an entry for `divergences.toml`.
-pub fn as_recorded(case: &Case, outcome: &Outcome) -> String {
+pub fn as_recorded(case: &Case, outcome: &KernelOutcome) -> String {
     let entry = match outcome {
-        Outcome::Refused(complaint) => format!("refused = {complaint:?}"),
-        Outcome::Frames(_) if case.refused.is_some() => "accepted = true".to_owned(),
-        Outcome::Frames(sent) => match (sent.as_slice(), case.steps.len()) {
+        KernelOutcome::Refused(complaint) => format!("refused = {complaint:?}"),
+        KernelOutcome::Frames(_) if case.refused.is_some() => "accepted = true".to_owned(),
+        KernelOutcome::Frames(sent) => match (sent.as_slice(), case.steps.len()) {
             ([frames], 1) => format!("out = {}", frames_as_recorded(case, frames)),
             (steps, _) => {
                 let steps: Vec<String> = steps.iter().map(|frames| frames_as_recorded(case, frames)).collect();

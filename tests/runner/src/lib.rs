@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use srv6d_config as config;
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{EmulatedPort, Snapshot, Step, Totals, WorkerCounters};
 use srv6d_pack::{Case, Event, Setup};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Desired, Emulation, Mac, Port, PortId, Role};
+use srv6d_srv6::desired::{Desired, Emulation, Mac, Port, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally, Verdict};
 
 use front::Front;
@@ -363,7 +363,7 @@ impl Node {
             return Ok(());
         }
         let socket = socket.and_then(|socket| self.io.port(socket)).ok_or_else(|| format!("no port {port}"))?;
-        socket.rx.push_back(Frame::new(frame));
+        socket.rx.push_back(MemoryFrame::new(frame));
         Ok(())
     }
 

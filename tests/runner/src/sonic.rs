@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use srv6d_config::{self as config, Config};
 use srv6d_plan::{self as plan, Device, Environment, KernelNeighbor, Plan};
 use srv6d_sonic::{Switch, Usd};
-use srv6d_srv6::model::{Behavior, Desired, Hop, Mac, PortId, RouteAction};
+use srv6d_srv6::desired::{Behavior, Desired, Hop, Mac, PortId, RouteAction};
 
 /// Returns the configuration that results from a switch.
 ///

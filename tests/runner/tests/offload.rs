@@ -19,7 +19,7 @@ use srv6d_pack::Case;
 use srv6d_runner::front::{DELIVERED, Front, Interfaces, OFFLOADED};
 use srv6d_runner::gaps::judge;
 use srv6d_runner::{desired, environment, play_as};
-use srv6d_srv6::model::Role;
+use srv6d_srv6::desired::Role;
 
 /// Prefix of the ids of cases about permission to use SIDs.
 const SECURITY: &str = "S";

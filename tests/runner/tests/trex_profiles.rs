@@ -16,7 +16,7 @@ use serde::Deserialize;
 use srv6d_plan::{Device, Environment};
 use srv6d_report::Document;
 use srv6d_runner::{Node, desired};
-use srv6d_srv6::model::{Desired, Mac};
+use srv6d_srv6::desired::{Desired, Mac};
 
 use client::Client;
 

@@ -8,7 +8,7 @@ use crate::dut::Dut;
 use crate::frames::Size;
 use crate::generator::Load;
 use crate::latency::Latency;
-use crate::layout::{Layout, Placement};
+use crate::layout::{Layout, SinkPlacement};
 use crate::plan::LOADS;
 use crate::progress::Kind;
 use crate::results::{LatencyRow, PartOf, SearchRow};
@@ -54,15 +54,16 @@ impl Campaign<'_> {
     fn latencies_at_parts_of(
         &mut self,
         kept: Option<&SearchRow>,
-        placement: Placement,
+        placement: SinkPlacement,
         layout: &Layout,
         dut: &Dut,
         searched: Size,
     ) -> Result<(), BenchError> {
         let size = stamped(searched);
         let named = size.to_string();
-        let is_inline =
-            |row: &LatencyRow| (row.placement, row.dut.as_str(), &row.size) == (Placement::Inline, dut.name, &named);
+        let is_inline = |row: &LatencyRow| {
+            (row.placement, row.dut.as_str(), &row.size) == (SinkPlacement::Inline, dut.name, &named)
+        };
         let has_inline = self.results.latencies.iter().any(is_inline);
         let Some(kept) = kept else {
             self.progress.skip(Kind::Latency);
@@ -81,15 +82,15 @@ impl Campaign<'_> {
         if has_inline {
             return Ok(());
         }
-        let inline = Layout::of(Placement::Inline, &self.plan.cores)?;
-        self.latencies(Placement::Inline, &inline, dut, size, kept)
+        let inline = Layout::of(SinkPlacement::Inline, &self.plan.cores)?;
+        self.latencies(SinkPlacement::Inline, &inline, dut, size, kept)
     }
 
     /// Searches and stores PDR and NDR. Returns the NDR or, if none was found, the PDR: on a busy machine a packet may
     /// be lost occasionally at any rate. `None`: neither was found, or the DUT does not forward on this machine.
     fn search(
         &mut self,
-        placement: Placement,
+        placement: SinkPlacement,
         layout: &Layout,
         dut: &Dut,
         size: Size,
@@ -140,7 +141,7 @@ impl Campaign<'_> {
 
     fn latencies(
         &mut self,
-        placement: Placement,
+        placement: SinkPlacement,
         layout: &Layout,
         dut: &Dut,
         size: Size,

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::{Size, Work};
 use srv6d_bench_net::generator::{Load, Sender};
-use srv6d_bench_net::layout::{Layout, Placement, Receive};
+use srv6d_bench_net::layout::{Layout, Receive, SinkPlacement};
 use srv6d_bench_net::search::{self, Limit, Range};
 use srv6d_bench_net::sink::SinkKind;
 use srv6d_bench_net::testbed::Mtu;
 use srv6d_bench_net::trial::{Rig, Timing};
-use srv6d_bench_net::verdict::{Counted, Verdict, Why};
+use srv6d_bench_net::verdict::{Counted, TrialVerdict, Why};
 use srv6d_bench_net::{BenchError, affinity};
 
 const SHORT: Timing = Timing { before: Duration::from_millis(50), measured: Duration::from_millis(450) };
@@ -33,7 +33,7 @@ fn rig(dut: &Dut) -> Option<Rig> {
 
 /// Returns a rig, or `None` if the machine has too few cores; then the reason is printed.
 fn rig_with(dut: &Dut, sink: SinkKind) -> Option<Rig> {
-    match Layout::of(Placement::Inline, &affinity::available()) {
+    match Layout::of(SinkPlacement::Inline, &affinity::available()) {
         Ok(layout) => Some(Rig::new(dut, &layout, Mtu::Standard, sink, Path::new("not needed")).unwrap()),
         Err(why) => {
             println!("SKIPPED: {why}");
@@ -180,7 +180,7 @@ fn a_dut_that_drops_one_in_a_thousand_is_found() {
 fn kept_up(rig: &mut Rig, load: &Load, deadline: Instant) -> Result<Counted, BenchError> {
     loop {
         let counted = rig.trial(load, SHORT)?;
-        if counted.verdict() != Verdict::GeneratorLimited || Instant::now() > deadline {
+        if counted.verdict() != TrialVerdict::GeneratorLimited || Instant::now() > deadline {
             return Ok(Counted { waited: 0.0, stolen: 0.0, ..counted });
         }
     }
@@ -202,7 +202,7 @@ fn a_sink_that_is_overrun_is_called_the_limit_and_not_the_dut() {
         workers: vec![sink],
         sink: Receive::Thread(sink),
     };
-    let overrun = Verdict::Void { why: Why::SinkLimited };
+    let overrun = TrialVerdict::Void { why: Why::SinkLimited };
     // The first row redirects frames into the ring, the second sends them one by one.
     for name in ["xdp-redirect", "linux-forward"] {
         let dut = crossing(name);
@@ -224,7 +224,7 @@ fn a_generator_asked_for_too_much_is_called_the_limit() {
     let Some(mut rig) = rig(&crossing("xdp-redirect")) else { return };
     let load = Load::of(Work::Cross, Size::Bytes(64), false).at(Some(500e6));
     let counted = rig.trial(&load, SHORT).unwrap();
-    assert_eq!(counted.verdict(), Verdict::GeneratorLimited, "{counted:?}");
+    assert_eq!(counted.verdict(), TrialVerdict::GeneratorLimited, "{counted:?}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn the_kernel_shifts_encapsulates_and_decapsulates_as_it_is_asked_to() {
 #[test]
 #[ignore = "needs root"]
 fn frames_longer_than_a_page_are_sent_and_counted_too() {
-    let Ok(layout) = Layout::of(Placement::Inline, &affinity::available()) else {
+    let Ok(layout) = Layout::of(SinkPlacement::Inline, &affinity::available()) else {
         println!("SKIPPED: generator and DUT need a core each, and there is one");
         return;
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use srv6d_bench_net::layout::{Layout, Placement};
+use srv6d_bench_net::layout::{Layout, SinkPlacement};
 use srv6d_bench_net::results::{Results, Row, Trial};
 use srv6d_bench_net::{affinity, dut, neighbors};
 
@@ -95,7 +95,7 @@ fn carries_nothing(rows: &[&Row]) -> bool {
 }
 
 fn floods_are_in_every_placement_at_every_size(results: &Results, cores: &[usize]) {
-    for placement in [Placement::OneCore, Placement::SinkOnDutCore, Placement::SinkOnOwnCore] {
+    for placement in [SinkPlacement::OneCore, SinkPlacement::SinkOnDutCore, SinkPlacement::SinkOnOwnCore] {
         if let Err(why) = Layout::of(placement, cores) {
             assert!(results.left_out.contains(&why.0), "{:?}", results.left_out);
             continue;
@@ -121,8 +121,8 @@ fn workers_are_as_many_as_there_are_cores_for(results: &Results, cores: &[usize]
 }
 
 fn rates_were_searched_and_latencies_taken_at_parts_of_them(results: &Results, cores: &[usize]) {
-    let is_wide = Layout::of(Placement::SinkOnDutCore, cores).is_ok();
-    let placement = if is_wide { Placement::SinkOnDutCore } else { Placement::OneCore };
+    let is_wide = Layout::of(SinkPlacement::SinkOnDutCore, cores).is_ok();
+    let placement = if is_wide { SinkPlacement::SinkOnDutCore } else { SinkPlacement::OneCore };
     for name in THOROUGH {
         let searches: Vec<_> = results.searches.iter().filter(|row| row.dut == name).collect();
         let [pdr, ndr] = searches.as_slice() else { panic!("{name}: {searches:?}") };
@@ -132,7 +132,7 @@ fn rates_were_searched_and_latencies_taken_at_parts_of_them(results: &Results, c
         );
         assert!(pdr.found.trials > 0 && [pdr, ndr].iter().all(|row| row.found.rate.is_none_or(|rate| rate > 0.0)));
         let places =
-            if pdr.found.rate.or(ndr.found.rate).is_some() { vec![placement, Placement::Inline] } else { vec![] };
+            if pdr.found.rate.or(ndr.found.rate).is_some() { vec![placement, SinkPlacement::Inline] } else { vec![] };
         let expected: Vec<_> = places.iter().flat_map(|&place| [10, 50, 90].map(|load| (place, load))).collect();
         let latencies: Vec<_> = results.latencies.iter().filter(|row| row.dut == name).collect();
         assert_eq!(latencies.iter().map(|row| (row.placement, row.load)).collect::<Vec<_>>(), expected);

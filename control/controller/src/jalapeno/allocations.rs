@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::snapshot::{Cause, Health, PrefixPaths};
+use crate::snapshot::{Cause, PrefixPaths, RequestResults};
 use srv6d_text::read_text_up_to;
 use srv6d_text::{MAX_NAME, shown, shown_up_to};
 
@@ -39,7 +39,7 @@ impl Allocations {
     /// be read, is replaced. What it had allocated still counts at the controller, so this is logged and counted as a
     /// failure. A device, a pipe or a directory is left
     /// as it is.
-    pub fn load(file: Option<PathBuf>, graph: &str, source: &str, health: &mut Health) -> Self {
+    pub fn load(file: Option<PathBuf>, graph: &str, source: &str, health: &mut RequestResults) -> Self {
         let empty = Self { graph: graph.to_owned(), source: source.to_owned(), ..Self::default() };
         let Some(file) = file else { return empty };
         if file.exists() && !file.is_file() {
@@ -115,7 +115,7 @@ impl Allocations {
     }
 
     /// Writes the allocations to the file if they have changed. A failure is recorded in `health`.
-    pub fn save(&mut self, health: &mut Health) {
+    pub fn save(&mut self, health: &mut RequestResults) {
         let Some(file) = self.file.as_ref().filter(|_| self.unsaved) else { return };
         let written = self.write(file);
         match written {
@@ -134,7 +134,7 @@ impl Allocations {
     }
 }
 
-fn failed(health: &mut Health, why: String) {
+fn failed(health: &mut RequestResults, why: String) {
     warn!("jalapeno: {why}");
     health.failed(Cause::State);
     health.state_error = Some(why);

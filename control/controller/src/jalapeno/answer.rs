@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::PathKind;
+use super::Criterion;
 use crate::bounded::{self, Bounded};
 use crate::document::Vertex;
 use crate::failure::Failure;
@@ -143,7 +143,7 @@ impl Said {
     ///
     /// # Errors
     /// If the answer has `found: false` or no path, or is about another pair of vertices.
-    pub fn judge(self, kind: &PathKind, source: &str, destination: &str) -> Result<AcceptedPaths, Failure> {
+    pub fn judge(self, kind: &Criterion, source: &str, destination: &str) -> Result<AcceptedPaths, Failure> {
         let shape = |why: &str| Failure::new(Cause::Body, format!("path to {destination}: {why}"));
         if !self.found {
             let why = self.message.unwrap_or_else(|| "no path was found".to_owned());
@@ -154,7 +154,7 @@ impl Said {
         }
         let mut paths = self.paths.map_err(shape)?;
         let limit = match kind {
-            PathKind::BestPaths { limit } | PathKind::NextBestPath { limit } => usize::from(*limit),
+            Criterion::BestPaths { limit } | Criterion::NextBestPath { limit } => usize::from(*limit),
             _ => usize::MAX,
         };
         let cut = paths.len() >= limit;

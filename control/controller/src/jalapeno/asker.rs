@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::answer::{AcceptedPaths, AnsweredPath};
 use super::client::{Client, Looked};
 use super::peer::{Programmed, program};
-use super::{PathKind, Settings, is_id};
+use super::{Criterion, Settings, is_id};
 use crate::document::{Topology, Vertex};
 use crate::failure::Failure;
 use crate::http::Repeat;
@@ -77,7 +77,7 @@ impl Asker<'_> {
             let what = format!("{peer:?} is not the id of a vertex; write collection/key, e.g. \"hosts/host00\"");
             return Err(Failure::new(Cause::Refused, what));
         }
-        let is_load = self.settings.kind == PathKind::Load;
+        let is_load = self.settings.kind == Criterion::Load;
         if let Some(Looked { topology, .. }) = self.looked {
             if !topology.vertices.contains_key(peer) {
                 return Err(self.why_unknown(peer).await);
@@ -99,7 +99,7 @@ impl Asker<'_> {
     async fn ask_server(&self, peer: &str, is_load: bool) -> Result<Answered, Failure> {
         let (route, mut query) = self.settings.kind.route();
         query.extend(pair(self.settings, peer));
-        if self.settings.kind == PathKind::Placed {
+        if self.settings.kind == Criterion::Placed {
             query.insert("hosts", job(self.settings));
         }
         if is_load {
@@ -125,7 +125,7 @@ impl Asker<'_> {
                 "{longer} of {count} paths left out: they have more hops than the shortest; flows use the other {kept}"
             ));
         }
-        if let (PathKind::Sovereignty { excluded }, Some(looked)) = (&self.settings.kind, self.looked) {
+        if let (Criterion::Sovereignty { excluded }, Some(looked)) = (&self.settings.kind, self.looked) {
             for code in excluded.iter().filter(|code| !looked.topology.has_country(code)) {
                 programmed.notes.push(format!(
                     "no link of {} is in the excluded country {code}; codes are those of the links' `country_codes`",

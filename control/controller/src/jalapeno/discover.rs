@@ -8,7 +8,7 @@ use ipnet::Ipv6Net;
 use super::answer::AnsweredPath;
 use super::asker::pair;
 use super::client::Client;
-use super::{PathKind, Settings};
+use super::{Criterion, Settings};
 use crate::failure::Failure;
 use crate::http::Repeat;
 use crate::snapshot::Cause;
@@ -58,7 +58,7 @@ impl<'s> Discovery<'s> {
         let mut why = Failure::new(Cause::NotFound, format!("{source} has no peers"));
         for peer in self.settings.peers.iter().filter(|peer| *peer != source).take(TRIED) {
             let answer = self.client.paths("shortest_path", &pair(self.settings, peer), Repeat::Safe).await;
-            match answer.and_then(|said| said.judge(&PathKind::Shortest, source, peer)) {
+            match answer.and_then(|said| said.judge(&Criterion::Shortest, source, peer)) {
                 Ok(answered) => {
                     let blocks = blocks_of(&answered.paths);
                     if !blocks.is_empty() {

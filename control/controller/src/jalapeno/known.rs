@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::PathKind;
+use super::Criterion;
 use super::allocations::Allocations;
 use super::asker::{Answered, Question};
 use super::peer::Programmed;
@@ -60,7 +60,7 @@ impl Known {
     }
 
     /// Applies an answer to the state of a peer.
-    pub fn take(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &PathKind, interval: Duration) {
+    pub fn take(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &Criterion, interval: Duration) {
         let Some(peer) = self.snapshot.peers.get_mut(id) else { return };
         match answer {
             Ok(Answered { programmed: Err(why), allocated, .. }) => {
@@ -96,7 +96,7 @@ impl Known {
             Err(why) => {
                 fail(peer, &why.what);
                 self.snapshot.health.failed(why.cause);
-                self.retries.failed(id, interval, *kind == PathKind::Load && may_have_counted(why));
+                self.retries.failed(id, interval, *kind == Criterion::Load && may_have_counted(why));
             }
         }
     }

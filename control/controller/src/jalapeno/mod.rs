@@ -26,7 +26,7 @@ use crate::allowed::Allowed;
 
 /// Criterion by which the controller selects a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathKind {
+pub enum Criterion {
     /// Fewest hops.
     Shortest,
     /// Least latency.
@@ -55,7 +55,7 @@ pub enum PathKind {
     Placed,
 }
 
-impl PathKind {
+impl Criterion {
     /// Returns the route below `/graphs/{g}`, and its own parameters.
     fn route(&self) -> (&'static str, BTreeMap<&'static str, String>) {
         let (route, parameter) = match self {
@@ -110,7 +110,7 @@ pub struct Settings {
     /// Ids of the peers' vertices. An entry for this node itself is ignored.
     pub peers: Vec<String>,
     /// Criterion by which paths are selected.
-    pub kind: PathKind,
+    pub kind: Criterion,
     /// Flexible algorithm.
     pub algo: u8,
     /// True if every link is pinned by its uA.
@@ -131,7 +131,7 @@ pub struct Settings {
     pub allowed: Allowed,
     /// Maximum number of simultaneous requests.
     pub concurrency: usize,
-    /// File that keeps allocations of [`PathKind::Load`] across restarts.
+    /// File that keeps allocations of [`Criterion::Load`] across restarts.
     pub state: Option<PathBuf>,
 }
 
@@ -143,7 +143,7 @@ impl Settings {
             graph: graph.to_owned(),
             source: source.to_owned(),
             peers: Vec::new(),
-            kind: PathKind::Shortest,
+            kind: Criterion::Shortest,
             algo: 0,
             strict: false,
             function_v6: None,

@@ -16,7 +16,7 @@ use super::client::{Client, Looked};
 use super::known::Known;
 use super::pace::{Pace, Patience};
 use super::retries::Retries;
-use super::{PathKind, Settings};
+use super::{Criterion, Settings};
 use crate::failure::Failure;
 use crate::rounds::{Stop, finish, pause, told};
 use crate::snapshot::{Cause, Command, Snapshot};
@@ -111,14 +111,14 @@ impl Task {
         let allocations;
         (allocations, snapshot.health) = loading.await.unwrap_or_default(); // a panic has been printed
         let mut known = Known { snapshot, allocations, retries: Retries::default() };
-        if settings.kind == PathKind::Load {
+        if settings.kind == Criterion::Load {
             known.recall(&settings.allowed);
             publish.send_replace(Arc::new(known.snapshot.clone()));
         }
         let pace = Pace::new(settings.concurrency, settings.timeout);
         // With `path = "load"` the timeout for a topology is longer, too. Its changes are not urgent then, and the
         // controller has the same work with a request if the client gives it up.
-        let is_load = settings.kind == PathKind::Load;
+        let is_load = settings.kind == Criterion::Load;
         let patience = if is_load { Patience::booking(settings.timeout) } else { settings.timeout };
         let patience = Patience::new(patience);
         Self { settings, client, publish, known, begun: Begun::default(), digest: None, failed: 0, pace, patience }
@@ -211,7 +211,7 @@ impl Task {
     /// Returns whether bookings are made without a topology: paths are booked, and this is the first round.
     fn books_blindly(&self) -> bool {
         let Settings { kind, strict, .. } = &self.settings;
-        *kind == PathKind::Load && !strict && self.known.snapshot.health.attempts == 1
+        *kind == Criterion::Load && !strict && self.known.snapshot.health.attempts == 1
     }
 
     /// Returns the digest of the topology if it is still the one under which paths were requested, else `None`. Paths
@@ -312,14 +312,14 @@ impl Task {
                 known.not_asked(open, &why);
                 Err(why)
             }
-            None => Ok(is_answered && settings.kind != PathKind::Load),
+            None => Ok(is_answered && settings.kind != Criterion::Load),
         }
     }
 
     /// Releases allocations of the state file for peers that are not configured any more.
     async fn release_unwanted(&mut self) {
         let Known { snapshot, allocations, .. } = &self.known;
-        let is_load = self.settings.kind == PathKind::Load;
+        let is_load = self.settings.kind == Criterion::Load;
         let unwanted = |peer: &&String| !is_load || !snapshot.peers.contains_key(*peer);
         let unwanted: Vec<String> = allocations.peers().filter(unwanted).cloned().collect();
         if self.release(&unwanted).await {

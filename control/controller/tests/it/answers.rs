@@ -12,7 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use serde_json::{Value, json};
-use srv6d_controller::jalapeno::{PathKind, Settings};
+use srv6d_controller::jalapeno::{Criterion, Settings};
 use srv6d_controller::{Allowed, Cause, PeerState, Snapshot};
 use support::lab::{FABRIC, FAR, NEAR, all_fresh, follow, settings_at};
 use support::{Source, carriers};
@@ -77,14 +77,14 @@ async fn recorded_answers_of_both_editions_become_carriers() {
     let all = [one[0], other[0], "fcbb:0:1004:1002:1006:fe06::"];
     let cut = "as many paths as `limit` allows: there may be more";
     let longer = "1 of 4 paths left out: they have more hops than the shortest; flows use the other 3";
-    let recordings: [(&str, PathKind, &[&str], &[&str]); 6] = [
-        ("2026-01-shortest-path", PathKind::Shortest, &one, &[]),
-        ("2025-11-shortest-path", PathKind::Shortest, &one, &[]),
-        ("2026-01-shortest-path-load-call-1", PathKind::Load, &one, &[]),
-        ("2026-01-shortest-path-load-call-2", PathKind::Load, &other, &[]),
+    let recordings: [(&str, Criterion, &[&str], &[&str]); 6] = [
+        ("2026-01-shortest-path", Criterion::Shortest, &one, &[]),
+        ("2025-11-shortest-path", Criterion::Shortest, &one, &[]),
+        ("2026-01-shortest-path-load-call-1", Criterion::Load, &one, &[]),
+        ("2026-01-shortest-path-load-call-2", Criterion::Load, &other, &[]),
         // The fourth path is a detour of six hops.
-        ("2026-01-best-paths", PathKind::BestPaths { limit: 4 }, &all, &[cut, longer]),
-        ("2026-01-next-best-path", PathKind::NextBestPath { limit: 4 }, &all, &[]),
+        ("2026-01-best-paths", Criterion::BestPaths { limit: 4 }, &all, &[cut, longer]),
+        ("2026-01-next-best-path", Criterion::NextBestPath { limit: 4 }, &all, &[]),
     ];
     for (name, kind, expected, notes) in recordings {
         let snapshot = asked(canned(&recorded(name)), |settings| Settings { kind: kind.clone(), ..settings }).await;
@@ -165,7 +165,7 @@ async fn text_that_says_another_carrier_is_counted_and_not_used() {
 async fn an_allocation_that_is_not_in_the_books_is_counted_and_its_path_used() {
     let mut answer = recorded("2026-01-shortest-path-load-call-1");
     answer["load_data"] = json!({"error": "load is null", "updated_edges": [], "average_load": 0.0});
-    let snapshot = asked(canned(&answer), |settings| Settings { kind: PathKind::Load, ..settings }).await;
+    let snapshot = asked(canned(&answer), |settings| Settings { kind: Criterion::Load, ..settings }).await;
     let peer = &snapshot.peers[FAR];
     assert_eq!((carriers(peer).len(), &peer.state), (1, &PeerState::Fresh));
     assert_eq!(peer.notes, ["the controller could not note the load: load is null"]);
@@ -178,7 +178,7 @@ async fn a_way_with_more_hops_than_needed_is_noted() {
     let valley = answer["paths"][3].take();
     answer["paths"] = json!([valley]);
     let snapshot =
-        asked(canned(&answer), |settings| Settings { kind: PathKind::BestPaths { limit: 9 }, ..settings }).await;
+        asked(canned(&answer), |settings| Settings { kind: Criterion::BestPaths { limit: 9 }, ..settings }).await;
     assert_eq!(snapshot.peers[FAR].notes, ["the path has 6 hops, the shortest one 4"]);
 }
 

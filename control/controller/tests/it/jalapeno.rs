@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use srv6d_controller::jalapeno::{PathKind, Settings, run};
+use srv6d_controller::jalapeno::{Criterion, Settings, run};
 use srv6d_controller::{Allowed, Cause, PeerState, Snapshot};
 use srv6d_path_server::{Edition, Running, Server, Store};
 use support::lab::{
@@ -20,13 +20,13 @@ async fn every_kind_of_path_ends_in_carriers() {
     let server = server(json!([])).await;
     let one = ["fcbb:0:1004:1000:1006:fe06::"];
     let all = [one[0], "fcbb:0:1004:1001:1006:fe06::", "fcbb:0:1004:1002:1006:fe06::"];
-    let kinds: [(PathKind, &[&str]); 6] = [
-        (PathKind::Shortest, &one),
-        (PathKind::Latency, &one),
-        (PathKind::Utilization, &one),
-        (PathKind::Sovereignty { excluded: vec!["FRA".to_owned()] }, &one),
-        (PathKind::BestPaths { limit: 9 }, &all),
-        (PathKind::NextBestPath { limit: 9 }, &all),
+    let kinds: [(Criterion, &[&str]); 6] = [
+        (Criterion::Shortest, &one),
+        (Criterion::Latency, &one),
+        (Criterion::Utilization, &one),
+        (Criterion::Sovereignty { excluded: vec!["FRA".to_owned()] }, &one),
+        (Criterion::BestPaths { limit: 9 }, &all),
+        (Criterion::NextBestPath { limit: 9 }, &all),
     ];
     for (kind, expected) in kinds {
         let mut source = follow(Settings { kind: kind.clone(), ..settings(&server) });
@@ -50,7 +50,7 @@ async fn placed_paths_of_all_hosts_share_no_link() {
         let peers = hosts.into_iter().filter(|host| *host != source).map(str::to_owned);
         // A peer that the controller does not know does not affect the others.
         let peers = peers.chain(["hosts/nobody".to_owned()]).collect();
-        let settings = Settings { kind: PathKind::Placed, source: source.to_owned(), peers, ..settings(&server) };
+        let settings = Settings { kind: Criterion::Placed, source: source.to_owned(), peers, ..settings(&server) };
         let mut source = follow(settings);
         let known = |snapshot: &Snapshot| snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
         let snapshot = source.until("two of three are fresh", |snapshot| known(snapshot) == 2).await;
@@ -227,7 +227,7 @@ async fn countries_are_left_out() {
     let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
     for (excluded, carrier) in [("USA", "fcbb:0:1004:1000:1006:fe06::"), ("FRA,ITA", "fcbb:0:1004:1001:1006:fe06::")] {
         let excluded = excluded.split(',').map(str::to_owned).collect();
-        let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
+        let mut source = follow(Settings { kind: Criterion::Sovereignty { excluded }, ..settings(&server) });
         let snapshot = source.until("fresh", all_fresh).await;
         assert_eq!(carriers(&snapshot.peers[FAR]), [carrier]);
         let unknown = if carrier.contains(":1000:") { "USA" } else { "ITA" };
@@ -236,7 +236,7 @@ async fn countries_are_left_out() {
         assert!(notes.len() == 1 && notes[0].contains(&format!("in the excluded country {unknown}")), "{notes:?}");
     }
     let excluded = vec!["FRA".to_owned(), "DEU".to_owned()];
-    let mut source = follow(Settings { kind: PathKind::Sovereignty { excluded }, ..settings(&server) });
+    let mut source = follow(Settings { kind: Criterion::Sovereignty { excluded }, ..settings(&server) });
     let snapshot = source.until("missing", |snapshot| is_missing(snapshot, FAR)).await;
     assert!(snapshot.peers[FAR].last_error.as_ref().unwrap().contains("FRA"), "{:?}", snapshot.peers[FAR].last_error);
 }
@@ -309,7 +309,7 @@ async fn a_graph_without_the_metric_is_refused() {
     let bare = FABRIC.replace("\"latency\"", "\"unidir_link_delay\"");
     let store = Store::parse(&bare).unwrap();
     let server = Server { store, ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
-    let mut source = follow(Settings { kind: PathKind::Latency, ..settings(&server) });
+    let mut source = follow(Settings { kind: Criterion::Latency, ..settings(&server) });
     let snapshot = source.until("refused", |snapshot| snapshot.health.failures.contains_key(&Cause::NoMetric)).await;
     let why = snapshot.health.last_error.clone().unwrap();
     assert_eq!(why, "no edge of fabric_graph has `latency`: paths would be chosen by hop count");
@@ -333,7 +333,7 @@ mod allocation {
     use super::*;
 
     fn by_load(server: &Running) -> Settings {
-        Settings { kind: PathKind::Load, ..settings(server) }
+        Settings { kind: Criterion::Load, ..settings(server) }
     }
 
     #[tokio::test]

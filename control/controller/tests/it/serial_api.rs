@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde_json::json;
 use srv6d_controller::Snapshot;
-use srv6d_controller::jalapeno::{Discovery, PathKind, Settings};
+use srv6d_controller::jalapeno::{Criterion, Discovery, Settings};
 use srv6d_path_server::{Running, Server, Store};
 use support::lab::{all_fresh, follow, load, settings_at};
 use tokio::net::TcpListener;
@@ -107,7 +107,7 @@ async fn a_herd_of_hosts_books_every_pair_once_and_before_all_else() {
     let (serial, url) = Serial::before(&server).await;
     let peers: Vec<String> = (0..HOSTS).map(host).collect();
     let settings = |number| Settings {
-        kind: PathKind::Load,
+        kind: Criterion::Load,
         source: host(number),
         peers: peers.clone(),
         timeout: TIMEOUT,
@@ -143,7 +143,7 @@ async fn a_herd_of_hosts_books_every_pair_once_and_before_all_else() {
 async fn a_path_that_was_booked_without_the_topology_is_the_one_that_the_topology_shows() {
     let server = Server { store: fabric(), ..Server::default() }.start("[::1]:0".parse().unwrap()).await.unwrap();
     let (_, url) = Serial::before(&server).await;
-    let settings = Settings { kind: PathKind::Load, source: host(0), peers: vec![host(1)], ..settings_at(url) };
+    let settings = Settings { kind: Criterion::Load, source: host(0), peers: vec![host(1)], ..settings_at(url) };
     let mut source = follow(Settings { interval: Duration::from_millis(500), ..settings });
     let booked = source.until("booked", |snapshot| snapshot.peers.values().any(|peer| !peer.prefixes.is_empty())).await;
     let looked = source.until("looked", |snapshot| snapshot.health.successes > 1).await;

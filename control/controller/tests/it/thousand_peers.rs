@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
-use srv6d_controller::jalapeno::{PathKind, Settings};
+use srv6d_controller::jalapeno::{Criterion, Settings};
 use srv6d_controller::{Cause, PeerState, Snapshot};
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 use support::lab::{all_fresh, follow, load, settings_at};
@@ -168,7 +168,7 @@ async fn a_silent_controller_is_not_asked_about_every_peer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_allocation_is_made_once_and_given_back() {
     let server = server(4, json!([])).await;
-    let mut source = follow(Settings { kind: PathKind::Load, ..everyone(4, server.url()) });
+    let mut source = follow(Settings { kind: Criterion::Load, ..everyone(4, server.url()) });
     source.until("fresh", all_fresh).await;
     // Each link of a path has a load of ten: two links to hosts of the same leaf, four to all others.
     let booked = 10 * (2 * (HOSTS - 1) + 4 * 3 * HOSTS) as u64;

@@ -9,11 +9,11 @@ use crate::kernel::{self, Mirror};
 use crate::limits;
 use crate::source;
 use srv6d_api::server::Answer;
-use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, SourceView, State, UnfollowedRow};
+use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, SourceView, State, UnfollowedRoute};
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
 use srv6d_plan::{self as plan, Plan, Unfollowed};
-use srv6d_srv6::model::TableId;
+use srv6d_srv6::desired::TableId;
 
 use srv6d_offer::Offer;
 
@@ -378,7 +378,7 @@ impl Node {
 /// Lists the routes that stay with the kernel. There may be a million, so the answer shares the list, and its rows are
 /// made on another thread than the control loop's.
 fn unfollowed(routes: &Arc<Vec<Unfollowed>>) -> Answer {
-    let row = |route: &Unfollowed| UnfollowedRow {
+    let row = |route: &Unfollowed| UnfollowedRoute {
         prefix: route.prefix.to_string(),
         table: route.table.0,
         why: route.why.clone(),

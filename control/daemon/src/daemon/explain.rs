@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ipnet::IpNet;
 use srv6d_api::Response;
 use srv6d_api::explain::{
-    ChoiceRow, DropRow, ExplainView, HopChoice, MAX_FRAME, MatchRow, PathChoice, StepRow, VerdictRow,
+    ExplainView, ExplainedChoice, ExplainedStep, ExplainedVerdict, HopChoice, LastDrop, LongestMatch, MAX_FRAME,
+    PathChoice,
 };
 use srv6d_api::state::Health;
 use srv6d_dataplane::drops::Dropped;
 use srv6d_dataplane::explain::Explained;
-use srv6d_srv6::model::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::desired::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
 use srv6d_srv6::tables::AdjacencyState;
 use srv6d_srv6::trail::{MatchKind, NextHop, Selection, TrailStep};
 use srv6d_srv6::{DropReason, Rank, SLOTS, Verdict};
@@ -53,13 +54,13 @@ impl Node {
     }
 
     /// Returns the last packets of each drop reason.
-    pub fn drops(&self) -> Vec<DropRow> {
+    pub fn drops(&self) -> Vec<LastDrop> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let all = self.dataplane.last_drops().into_iter();
         all.map(|(worker, device, dropped)| self.drop_row(worker, device, &dropped, now)).collect()
     }
 
-    fn drop_row(&self, worker: usize, device: String, dropped: &Dropped, now: Duration) -> DropRow {
+    fn drop_row(&self, worker: usize, device: String, dropped: &Dropped, now: Duration) -> LastDrop {
         let explained = self.dataplane.explain_dropped(dropped);
         let looked_up = explained.as_ref().and_then(|explained| {
             explained.steps.iter().rev().find_map(|step| match step {
@@ -68,7 +69,7 @@ impl Node {
             })
         });
         let verdict = explained.map(|explained| self.verdict(explained.verdict));
-        DropRow {
+        LastDrop {
             reason: dropped.reason.name().to_owned(),
             meaning: dropped.reason.explanation().to_owned(),
             worker,
@@ -131,12 +132,12 @@ impl Node {
         }
     }
 
-    fn step(&self, step: &TrailStep) -> StepRow {
+    fn step(&self, step: &TrailStep) -> ExplainedStep {
         let desired = self.dataplane.desired();
         match step {
             TrailStep::Arrived(id) => {
                 let port = desired.ports.get(usize::from(id.0));
-                StepRow::Port {
+                ExplainedStep::Port {
                     name: view::port_name(desired, *id),
                     role: port.map(|port| view::role(port.role)).unwrap_or_default().to_owned(),
                     table: port.map_or(TableId::MAIN, |port| port.table).0,
@@ -144,22 +145,22 @@ impl Node {
                 }
             }
             TrailStep::LookedUp { table, destination, found } => {
-                StepRow::LookUp(self.match_row(*table, *destination, *found))
+                ExplainedStep::LookUp(self.match_row(*table, *destination, *found))
             }
-            TrailStep::Shifted => StepRow::Shift,
-            TrailStep::NextSegment => StepRow::NextSegment,
-            TrailStep::Decapsulated { table, source, destination } => StepRow::Decapsulate {
+            TrailStep::Shifted => ExplainedStep::Shift,
+            TrailStep::NextSegment => ExplainedStep::NextSegment,
+            TrailStep::Decapsulated { table, source, destination } => ExplainedStep::Decapsulate {
                 source: source.to_string(),
                 destination: destination.to_string(),
                 table: table.0,
             },
-            TrailStep::Path(choice) => StepRow::Path(path_choice(desired, choice)),
-            TrailStep::NextHop(choice) => StepRow::NextHop(hop_choice(desired, choice)),
-            TrailStep::Size { length, mtu } => StepRow::Size { length: *length, mtu: *mtu },
+            TrailStep::Path(choice) => ExplainedStep::Path(path_choice(desired, choice)),
+            TrailStep::NextHop(choice) => ExplainedStep::NextHop(hop_choice(desired, choice)),
+            TrailStep::Size { length, mtu } => ExplainedStep::Size { length: *length, mtu: *mtu },
         }
     }
 
-    fn verdict(&self, verdict: Verdict) -> VerdictRow {
+    fn verdict(&self, verdict: Verdict) -> ExplainedVerdict {
         let desired = self.dataplane.desired();
         let name = |device: u16| Some(view::port_name(desired, PortId(device)));
         let (word, port, neighbor, reason) = match verdict {
@@ -170,7 +171,7 @@ impl Node {
             Verdict::Drop(reason) => ("dropped", None, None, Some(reason)),
             Verdict::Hold(port, neighbor) => ("held", name(port.0), Some(neighbor.to_string()), None),
         };
-        VerdictRow {
+        ExplainedVerdict {
             verdict: word.to_owned(),
             port,
             neighbor,
@@ -182,11 +183,11 @@ impl Node {
 
     /// Returns the longest match of an address. `found` comes from the tables; the prefix comes from the desired state
     /// that they were compiled from.
-    fn match_row(&self, table: TableId, address: IpAddr, found: Option<MatchKind>) -> MatchRow {
+    fn match_row(&self, table: TableId, address: IpAddr, found: Option<MatchKind>) -> LongestMatch {
         let desired = self.dataplane.desired();
         let entry = found.and_then(|found| entry(desired, table, address, found));
         let (kind, detail) = found.map_or(("none", String::new()), |found| described(desired, entry, found));
-        MatchRow {
+        LongestMatch {
             address: address.to_string(),
             table: table.0,
             prefix: entry.map(|entry| entry.prefix.to_string()),
@@ -256,7 +257,7 @@ fn described(desired: &Desired, entry: Option<Entry>, found: MatchKind) -> (&'st
         }
         MatchKind::Steer => {
             let steer = at.and_then(|at| desired.steers.get(at));
-            let names = |steer: &srv6d_srv6::model::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
+            let names = |steer: &srv6d_srv6::desired::Steer| steer.paths.iter().map(|path| path.name.clone()).collect();
             ("steer", steer.map(names).map(|names: Vec<String>| names.join(", ")).unwrap_or_default())
         }
         MatchKind::Route => ("route", route()),
@@ -291,7 +292,7 @@ fn sid_text(desired: &Desired, sid: &LocalSid) -> String {
     }
 }
 
-fn path_choice(desired: &Desired, choice: &Selection<String>) -> ChoiceRow<PathChoice> {
+fn path_choice(desired: &Desired, choice: &Selection<String>) -> ExplainedChoice<PathChoice> {
     let segments = |name: &String| {
         let path = desired.steers.iter().flat_map(|steer| &steer.paths).find(|path| path.name == *name);
         let addresses = path.map(|path| path.segments.addresses()).unwrap_or_default();
@@ -303,10 +304,10 @@ fn path_choice(desired: &Desired, choice: &Selection<String>) -> ChoiceRow<PathC
         slots: member.slots,
         chosen: member.chosen,
     });
-    ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
+    ExplainedChoice { slot: choice.slot, slots: SLOTS, members: members.collect() }
 }
 
-fn hop_choice(desired: &Desired, choice: &Selection<NextHop>) -> ChoiceRow<HopChoice> {
+fn hop_choice(desired: &Desired, choice: &Selection<NextHop>) -> ExplainedChoice<HopChoice> {
     let members = choice.members.iter().map(|member| HopChoice {
         via: member.of.neighbor.to_string(),
         port: view::port_name(desired, member.of.port),
@@ -319,7 +320,7 @@ fn hop_choice(desired: &Desired, choice: &Selection<NextHop>) -> ChoiceRow<HopCh
         slots: member.slots,
         chosen: member.chosen,
     });
-    ChoiceRow { slot: choice.slot, slots: SLOTS, members: members.collect() }
+    ExplainedChoice { slot: choice.slot, slots: SLOTS, members: members.collect() }
 }
 
 /// Returns the keys of the configuration that decide whether packets are dropped for a reason.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use srv6d_dataplane::Generation;
 
-use srv6d_api::state::{Changed, GenerationRow};
+use srv6d_api::state::{Changed, GenerationSummary};
 use srv6d_config::{Config, Errors};
 use srv6d_offer::Offer;
 use srv6d_plan::{self as plan, Diff, Environment, Plan};
@@ -76,7 +76,7 @@ impl Brought {
 /// One generation and its inputs.
 #[derive(Debug)]
 struct Entry {
-    row: GenerationRow,
+    row: GenerationSummary,
     inputs: Inputs,
     brought: Brought,
 }
@@ -94,7 +94,7 @@ impl History {
             changed: change.changed.len(),
         };
         let changes = diff.kinds.iter().map(|(kind, change)| ((*kind).to_owned(), count(change))).collect();
-        let row = GenerationRow { generation: generation.0, published: now(), source: source.to_owned(), changes };
+        let row = GenerationSummary { generation: generation.0, published: now(), source: source.to_owned(), changes };
         let brought = Brought::by(&inputs, self.0.front());
         self.0.push_front(Entry { row, inputs, brought });
         self.forget_oldest(brought);
@@ -111,7 +111,7 @@ impl History {
     }
 
     /// Returns the rows, the newest first.
-    pub fn rows(&self) -> Vec<GenerationRow> {
+    pub fn rows(&self) -> Vec<GenerationSummary> {
         self.0.iter().map(|entry| entry.row.clone()).collect()
     }
 
@@ -138,7 +138,7 @@ pub fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-    use srv6d_srv6::model::Desired;
+    use srv6d_srv6::desired::Desired;
 
     use super::*;
     use srv6d_plan as plan;

@@ -7,7 +7,7 @@ use srv6d_dataplane::{
     AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters, WhyWorker,
 };
 use srv6d_srv6::carrier::Carrier;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Desired, DtFamily, Emulation, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
     TableId,
 };
@@ -15,8 +15,8 @@ use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
 
 use srv6d_api::state::{
-    BusyPollingRow, CountersView, DeliveryRow, EmulatedRow, Health, HopRow, NeighborRow, OffloadRow, PathRow, PortRow,
-    ReasonRow, RouteRow, SidRow,
+    BusyPollingStatus, CountersView, DeliveryStatus, EmulatedStatus, Health, NeighborStatus, NextHopStatus,
+    OffloadStatus, PathStatus, PortStatus, ReasonCount, RouteStatus, SidStatus,
 };
 use srv6d_plan::RoleReason;
 
@@ -46,17 +46,17 @@ pub struct View<'a> {
     pub next_hops: BTreeMap<(PortId, IpAddr), AdjacencyState>,
 }
 
-fn offload(PortOffload { on, auto, reason }: PortOffload) -> OffloadRow {
-    OffloadRow { on, auto, reason }
+fn offload(PortOffload { on, auto, reason }: PortOffload) -> OffloadStatus {
+    OffloadStatus { on, auto, reason }
 }
 
-fn delivery(why_worker: Option<&str>) -> DeliveryRow {
+fn delivery(why_worker: Option<&str>) -> DeliveryStatus {
     let engine = if why_worker.is_some() { "worker" } else { "tc" };
-    DeliveryRow { engine: engine.to_owned(), reason: why_worker.unwrap_or_default().to_owned() }
+    DeliveryStatus { engine: engine.to_owned(), reason: why_worker.unwrap_or_default().to_owned() }
 }
 
 /// Returns the state of busy polling, or `None` if it was not requested.
-fn busy_polling(queues: &[BusyPolling]) -> Option<BusyPollingRow> {
+fn busy_polling(queues: &[BusyPolling]) -> Option<BusyPollingStatus> {
     let napi = |queue: &BusyPolling| match queue {
         BusyPolling::Napi(id) => Some(*id),
         BusyPolling::Refused | BusyPolling::Unknown | BusyPolling::NoNapi => None,
@@ -70,11 +70,11 @@ fn busy_polling(queues: &[BusyPolling]) -> Option<BusyPollingRow> {
         Some(BusyPolling::Unknown) => "not known before the first packet arrives",
         Some(BusyPolling::Napi(_)) | None => "",
     };
-    let row = BusyPollingRow { napi_ids: queues.iter().filter_map(napi).collect(), reason: reason.to_owned() };
+    let row = BusyPollingStatus { napi_ids: queues.iter().filter_map(napi).collect(), reason: reason.to_owned() };
     (!queues.is_empty()).then_some(row)
 }
 
-fn emulated(emulation: &Emulation, queue: Option<&QueueCounters>) -> EmulatedRow {
+fn emulated(emulation: &Emulation, queue: Option<&QueueCounters>) -> EmulatedStatus {
     let queue = queue.cloned().unwrap_or_default();
     let dropped = [
         (DropReason::QueueFull, queue.queue_full),
@@ -82,7 +82,7 @@ fn emulated(emulation: &Emulation, queue: Option<&QueueCounters>) -> EmulatedRow
         (DropReason::WireLoss, queue.wire_loss),
         (DropReason::PortDown, queue.port_down),
     ];
-    EmulatedRow {
+    EmulatedStatus {
         rate: emulation.rate,
         load_permille: queue.load_permille,
         packets: queue.packets,
@@ -106,11 +106,11 @@ pub fn device_of<'a>(desired: &'a Desired, port: &'a Port) -> &'a str {
 
 impl View<'_> {
     /// Returns the rows of `show ports`.
-    pub fn ports(&self) -> Vec<PortRow> {
+    pub fn ports(&self) -> Vec<PortStatus> {
         (0..).zip(&self.desired.ports).map(|(index, port)| self.port(index, port)).collect()
     }
 
-    fn port(&self, index: u16, port: &Port) -> PortRow {
+    fn port(&self, index: u16, port: &Port) -> PortStatus {
         let device = device_of(self.desired, port);
         let attached = self.attached.get(device);
         let counted = self.counted(index, port, device);
@@ -121,7 +121,7 @@ impl View<'_> {
         };
         let waits =
             || self.refused.get(device).cloned().unwrap_or_else(|| format!("waits for network device {device}"));
-        PortRow {
+        PortStatus {
             name: port.name.clone(),
             device: device.to_owned(),
             vlan: port.vlan,
@@ -185,15 +185,15 @@ impl View<'_> {
     }
 
     /// Returns the rows of `show sids`.
-    pub fn sids(&self) -> Vec<SidRow> {
+    pub fn sids(&self) -> Vec<SidStatus> {
         let counted: BTreeMap<&str, (u64, u64)> =
             self.counters.sids.iter().map(|c| (c.sid.as_str(), (c.packets, c.bytes))).collect();
-        let mut rows: Vec<SidRow> = self.desired.sids.iter().map(|sid| self.sid(sid, &counted)).collect();
+        let mut rows: Vec<SidStatus> = self.desired.sids.iter().map(|sid| self.sid(sid, &counted)).collect();
         rows.sort_by(|a, b| a.sid.cmp(&b.sid));
         rows
     }
 
-    fn sid(&self, sid: &LocalSid, counted: &BTreeMap<&str, (u64, u64)>) -> SidRow {
+    fn sid(&self, sid: &LocalSid, counted: &BTreeMap<&str, (u64, u64)>) -> SidStatus {
         let (via, backup): (&[Hop], &[Hop]) = match &sid.behavior {
             Behavior::EndX { via, backup, .. } => (via, backup),
             Behavior::EndDx { via, .. } => (via, &[]),
@@ -202,7 +202,7 @@ impl View<'_> {
         let (next_hops, backup) = (self.hops(via), self.hops(backup));
         let text = sid.prefix.to_string();
         let (packets, bytes) = counted.get(text.as_str()).copied().unwrap_or_default();
-        SidRow {
+        SidStatus {
             behavior: behavior(self.desired, sid),
             flavors: flavors(sid.flavors),
             csid: csid(&sid.behavior),
@@ -217,7 +217,7 @@ impl View<'_> {
     }
 
     /// Returns the rows of `show paths`.
-    pub fn paths(&self) -> Vec<PathRow> {
+    pub fn paths(&self) -> Vec<PathStatus> {
         let counted: BTreeMap<&str, (u64, u64)> =
             self.counters.paths.iter().map(|c| (c.path.as_str(), (c.packets, c.bytes))).collect();
         let counted = |path: &Path| counted.get(path.name.as_str()).copied().unwrap_or_default();
@@ -229,9 +229,9 @@ impl View<'_> {
         rows
     }
 
-    fn path(&self, steer: &Steer, path: &Path, (packets, bytes): (u64, u64), total: u64) -> PathRow {
+    fn path(&self, steer: &Steer, path: &Path, (packets, bytes): (u64, u64), total: u64) -> PathStatus {
         let why_worker = self.local_paths.get(&path.name).filter(|_| steer.table == TableId::MAIN);
-        PathRow {
+        PathStatus {
             prefix: steer.prefix.to_string(),
             table: steer.table.0,
             path: path.name.clone(),
@@ -253,7 +253,7 @@ impl View<'_> {
     /// an address.
     fn usids(&self, segment: std::net::Ipv6Addr) -> Vec<String> {
         let in_block =
-            |block: &srv6d_srv6::model::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
+            |block: &srv6d_srv6::desired::Block| block.prefix.prefix_len() == 32 && block.prefix.contains(&segment);
         match Carrier::new(segment) {
             Ok(carrier) if self.desired.blocks.iter().any(in_block) => {
                 carrier.usids().map(|usid| format!("{usid:x}")).collect()
@@ -263,12 +263,12 @@ impl View<'_> {
     }
 
     /// Returns the rows of `show neighbors`: the resolved neighbours, and those that the tables wait for.
-    pub fn neighbors(&self) -> Vec<NeighborRow> {
+    pub fn neighbors(&self) -> Vec<NeighborStatus> {
         let known = self.desired.neighbors.keys().copied();
         let every: BTreeSet<(PortId, IpAddr)> = known.chain(self.next_hops.keys().copied()).collect();
         let row = |(port, address): (PortId, IpAddr)| {
             let mac = self.desired.neighbors.get(&(port, address));
-            NeighborRow {
+            NeighborStatus {
                 address: address.to_string(),
                 port: self.port_name(port),
                 mac: mac.map(ToString::to_string),
@@ -290,6 +290,7 @@ impl View<'_> {
             queued: total.queued,
             offloaded: total.offloaded,
             local_lost: None,
+            ecn_unused: self.counters.ecn_unused,
             accounted: total.accounted(),
             balanced: total.balanced(),
             reply: reasons(&total.reply),
@@ -298,7 +299,7 @@ impl View<'_> {
         }
     }
 
-    fn hops(&self, list: &[Hop]) -> Vec<HopRow> {
+    fn hops(&self, list: &[Hop]) -> Vec<NextHopStatus> {
         hops(self.desired, list)
     }
 
@@ -324,8 +325,8 @@ impl RouteTable {
     }
 
     /// Returns the rows of `show routes`.
-    pub fn rows(&self) -> Vec<RouteRow> {
-        let row = |route: &srv6d_srv6::model::Route| {
+    pub fn rows(&self) -> Vec<RouteStatus> {
+        let row = |route: &srv6d_srv6::desired::Route| {
             let (kind, list): (&str, &[Hop]) = match &route.action {
                 RouteAction::Via(list) => ("unicast", list),
                 RouteAction::Blackhole => ("blackhole", &[]),
@@ -333,7 +334,7 @@ impl RouteTable {
                 RouteAction::Kernel => ("kernel", &[]),
             };
             let next_hops = hops(&self.0, list);
-            RouteRow { prefix: route.prefix.to_string(), table: route.table.0, kind: kind.to_owned(), next_hops }
+            RouteStatus { prefix: route.prefix.to_string(), table: route.table.0, kind: kind.to_owned(), next_hops }
         };
         self.0.routes.iter().map(row).collect()
     }
@@ -362,11 +363,11 @@ pub fn hops_text(desired: &Desired, hops: &[Hop]) -> String {
     hops.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn hops(desired: &Desired, hops: &[Hop]) -> Vec<HopRow> {
+fn hops(desired: &Desired, hops: &[Hop]) -> Vec<NextHopStatus> {
     hops.iter().map(|next| hop(desired, next)).collect()
 }
 
-fn hop(desired: &Desired, hop: &Hop) -> HopRow {
+fn hop(desired: &Desired, hop: &Hop) -> NextHopStatus {
     let mac = hop.via.and_then(|via| desired.neighbors.get(&(hop.port, via)));
     let port_up = desired.ports.get(usize::from(hop.port.0)).is_some_and(|port| port.up);
     let state = match (port_up, hop.via, mac) {
@@ -374,7 +375,7 @@ fn hop(desired: &Desired, hop: &Hop) -> HopRow {
         (true, Some(_), None) => Health::Unresolved,
         (true, ..) => Health::Up,
     };
-    HopRow {
+    NextHopStatus {
         via: hop.via.map(|via| via.to_string()),
         port: port_name(desired, hop.port),
         weight: hop.weight,
@@ -417,13 +418,13 @@ const fn csid(behavior: &Behavior) -> Option<[u8; 2]> {
         Behavior::End { csid: Some(csid), .. } | Behavior::EndX { csid: Some(csid), .. } => {
             Some([csid.lblen, csid.nflen])
         }
-        _ => None,
+        Behavior::End { .. } | Behavior::EndX { .. } | Behavior::EndDt { .. } | Behavior::EndDx { .. } => None,
     }
 }
 
 /// Returns the best state of the next hops. One usable next hop or backup is enough, and a SID without next hops is
 /// always up.
-fn best(next_hops: &[HopRow], backup: &[HopRow]) -> Health {
+fn best(next_hops: &[NextHopStatus], backup: &[NextHopStatus]) -> Health {
     let all = || next_hops.iter().chain(backup).map(|hop| hop.state);
     if next_hops.is_empty() || all().any(|state| state == Health::Up) {
         Health::Up
@@ -442,8 +443,8 @@ fn percent(part: u64, total: u64) -> Option<f64> {
     (total > 0).then(|| u64::try_from(permille).unwrap_or(1000) as f64 / 10.0)
 }
 
-fn reasons(counts: &BTreeMap<&'static str, u64>) -> Vec<ReasonRow> {
-    let row = |(&reason, &packets): (&&'static str, &u64)| ReasonRow {
+fn reasons(counts: &BTreeMap<&'static str, u64>) -> Vec<ReasonCount> {
+    let row = |(&reason, &packets): (&&'static str, &u64)| ReasonCount {
         reason: reason.to_owned(),
         packets,
         meaning: meaning(reason).to_owned(),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use srv6d_fpm::{Decoded, Dialect, Event, Frames, Ignored, Message, Resolved, Rib, Vrf, decode, messages};
+use srv6d_fpm::{Decoded, Dialect, Event, FrameReader, Ignored, Message, Resolved, Rib, Vrf, decode, messages};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -87,7 +87,7 @@ async fn run(
 /// The connection to zebra.
 struct Connection {
     stream: TcpStream,
-    frames: Frames,
+    frames: FrameReader,
 }
 
 /// State of the announced changes that are not planned yet.
@@ -178,7 +178,7 @@ impl Server {
         // A delayed answer delays zebra's announcement of the route.
         let _ = stream.set_nodelay(true);
         info!("fpm: {peer} is connected");
-        self.connection = Some(Connection { stream, frames: Frames::default() });
+        self.connection = Some(Connection { stream, frames: FrameReader::default() });
         self.rib.connected(Instant::now());
         self.status.peer = Some(peer);
         self.status.since = Some(SystemTime::now());

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-use srv6d_api::state::{EmulatedRow, PortRow};
+use srv6d_api::state::{EmulatedStatus, PortStatus};
 
 use super::exposition::{counters, gauges, packets};
 
@@ -14,8 +14,8 @@ use super::exposition::{counters, gauges, packets};
 const FIRST_BUCKET: f64 = 1.024e-6;
 
 /// Encodes the metrics of the ports that are emulated.
-pub(super) fn ports(rows: &[PortRow], encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let emulated: Vec<(&str, &EmulatedRow)> =
+pub(super) fn ports(rows: &[PortStatus], encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let emulated: Vec<(&str, &EmulatedStatus)> =
         rows.iter().filter_map(|row| Some((row.name.as_str(), row.emulated.as_ref()?))).collect();
     let ports = || emulated.iter().map(|&(port, row)| (vec![("port", port)], row));
     let help = "Bytes in the queue of an emulated port";
@@ -31,7 +31,7 @@ pub(super) fn ports(rows: &[PortRow], encoder: &mut DescriptorEncoder) -> fmt::R
 }
 
 #[allow(clippy::cast_precision_loss, reason = "it is at most 1000")]
-fn load(emulated: &[(&str, &EmulatedRow)], encoder: &mut DescriptorEncoder) -> fmt::Result {
+fn load(emulated: &[(&str, &EmulatedStatus)], encoder: &mut DescriptorEncoder) -> fmt::Result {
     let help = "Share of the time for which the link of an emulated port was busy";
     let mut family = encoder.encode_descriptor("port_load_ratio", help, None, MetricType::Gauge)?;
     for &(port, row) in emulated {
@@ -42,7 +42,7 @@ fn load(emulated: &[(&str, &EmulatedRow)], encoder: &mut DescriptorEncoder) -> f
 }
 
 #[allow(clippy::cast_precision_loss, reason = "it is a sum of measured times")]
-fn late(emulated: &[(&str, &EmulatedRow)], encoder: &mut DescriptorEncoder) -> fmt::Result {
+fn late(emulated: &[(&str, &EmulatedStatus)], encoder: &mut DescriptorEncoder) -> fmt::Result {
     let help = "Time by which packets left an emulated port too late";
     let mut family = encoder.encode_descriptor("port_late", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for &(port, row) in emulated {

@@ -105,7 +105,9 @@ impl Collector {
         let local_lost = view.local_lost.into_iter().map(|lost| (vec![], lost));
         let help = "Packets of local applications that the kernel dropped in front of srv6d";
         counters(encoder, "local_lost", help, &packets(), local_lost)?;
-        let reasons = |rows: &'_ [srv6d_api::state::ReasonRow]| -> Vec<(String, u64)> {
+        let help = "Decapsulated packets that were ECT outside and Not-ECT inside";
+        counters(encoder, "ecn_unused", help, &packets(), [(vec![], view.ecn_unused)].into_iter())?;
+        let reasons = |rows: &'_ [srv6d_api::state::ReasonCount]| -> Vec<(String, u64)> {
             rows.iter().map(|row| (row.reason.clone(), row.packets)).collect()
         };
         for (name, help, rows) in [

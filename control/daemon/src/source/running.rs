@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all, select_all};
-use srv6d_controller::jalapeno::PathKind;
+use srv6d_controller::jalapeno::Criterion;
 use srv6d_controller::{Command, Snapshot, jalapeno, syd};
 use srv6d_offer::{Offer, OfferedPath, OfferedSteer};
 use srv6d_text::read_text;
@@ -38,8 +38,8 @@ impl Settings {
     /// Returns settings with which a request changes nothing at the controller, nor in a file of bookings.
     fn only_look(self) -> Self {
         match self {
-            Self::Jalapeno(settings) if settings.kind == PathKind::Load => {
-                Self::Jalapeno(jalapeno::Settings { kind: PathKind::Shortest, state: None, ..settings })
+            Self::Jalapeno(settings) if settings.kind == Criterion::Load => {
+                Self::Jalapeno(jalapeno::Settings { kind: Criterion::Shortest, state: None, ..settings })
             }
             Self::Jalapeno(settings) => Self::Jalapeno(settings),
             Self::Syd(settings) => Self::Syd(syd::Settings { only_look: true, ..settings }),

@@ -10,7 +10,7 @@ use srv6d_addresses::TableId;
 use srv6d_controller::{Allowed, MAX_ANSWER, jalapeno, syd};
 use toml::Spanned;
 
-use srv6d_config::{Disjointness, Jalapeno, Optional, PathKind, RequestSettings, Sharing, SteerMode, Steering, Syd};
+use srv6d_config::{Criterion, Disjointness, Jalapeno, Optional, RequestSettings, Sharing, SteerMode, Steering, Syd};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,17 +79,17 @@ pub fn jalapeno_settings(
     read: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<jalapeno::Settings, String> {
     let limit = or(&table.limit, LIMIT);
-    let kind = match or(&table.path, PathKind::Shortest) {
-        PathKind::Shortest => jalapeno::PathKind::Shortest,
-        PathKind::Latency => jalapeno::PathKind::Latency,
-        PathKind::Utilization => jalapeno::PathKind::Utilization,
-        PathKind::Load => jalapeno::PathKind::Load,
-        PathKind::Sovereignty => jalapeno::PathKind::Sovereignty {
+    let kind = match or(&table.path, Criterion::Shortest) {
+        Criterion::Shortest => jalapeno::Criterion::Shortest,
+        Criterion::Latency => jalapeno::Criterion::Latency,
+        Criterion::Utilization => jalapeno::Criterion::Utilization,
+        Criterion::Load => jalapeno::Criterion::Load,
+        Criterion::Sovereignty => jalapeno::Criterion::Sovereignty {
             excluded: table.excluded_countries.iter().map(|country| country.get_ref().clone()).collect(),
         },
-        PathKind::BestPaths => jalapeno::PathKind::BestPaths { limit },
-        PathKind::NextBestPath => jalapeno::PathKind::NextBestPath { limit },
-        PathKind::Placed => jalapeno::PathKind::Placed,
+        Criterion::BestPaths => jalapeno::Criterion::BestPaths { limit },
+        Criterion::NextBestPath => jalapeno::Criterion::NextBestPath { limit },
+        Criterion::Placed => jalapeno::Criterion::Placed,
     };
     let mut peers: Vec<String> = table.peers.iter().map(|peer| peer.get_ref().0.clone()).collect();
     if let Some(file) = &table.job {
@@ -145,8 +145,8 @@ pub fn syd_settings(
                 (peer.node.get_ref().clone(), peer.prefixes.iter().map(|prefix| *prefix.get_ref()).collect())
             })
             .collect(),
-        disjointness: or(&table.disjointness, Disjointness::None).word().to_owned(),
-        sharing: or(&table.sharing, Sharing::Exclusive).word().to_owned(),
+        disjointness: or(&table.disjointness, Disjointness::None).keyword().to_owned(),
+        sharing: or(&table.sharing, Sharing::Exclusive).keyword().to_owned(),
         tenant: optional(&table.tenant),
         policy: optional(&table.policy),
         algo: table.algo.as_ref().map(|algo| *algo.get_ref()),

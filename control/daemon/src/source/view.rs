@@ -7,21 +7,22 @@ use ipnet::IpNet;
 use srv6d_controller::{Cause, Peer, PeerState};
 
 use super::running::Status;
-use srv6d_api::state::{SourcePeerRow, SourceView};
-use srv6d_offer::{Outcome, OutcomeState};
+use srv6d_api::state::{SourcePeerStatus, SourceView};
+use srv6d_offer::{OfferOutcome, OutcomeState};
 
 /// Returns one view per controller.
-pub fn views(statuses: &[Status], outcomes: &[Outcome], held: Option<u64>) -> Vec<SourceView> {
+pub fn views(statuses: &[Status], outcomes: &[OfferOutcome], held: Option<u64>) -> Vec<SourceView> {
     statuses.iter().map(|status| view(status, outcomes, held)).collect()
 }
 
-fn view(status: &Status, outcomes: &[Outcome], held: Option<u64>) -> SourceView {
+fn view(status: &Status, outcomes: &[OfferOutcome], held: Option<u64>) -> SourceView {
     let health = &status.snapshot.health;
     let ours = outcomes.iter().filter(|outcome| outcome.source == status.name);
     let ours: Outcomes<'_> = ours.map(|outcome| ((outcome.peer.as_str(), outcome.prefix), &outcome.state)).collect();
-    let peers: Vec<SourcePeerRow> = status.snapshot.peers.iter().flat_map(|(id, peer)| rows(id, peer, &ours)).collect();
+    let peers: Vec<SourcePeerStatus> =
+        status.snapshot.peers.iter().flat_map(|(id, peer)| rows(id, peer, &ours)).collect();
     let peers =
-        peers.into_iter().map(|row| SourcePeerRow { programmed: in_force(row.programmed, held), ..row }).collect();
+        peers.into_iter().map(|row| SourcePeerStatus { programmed: in_force(row.programmed, held), ..row }).collect();
     let fresh = status.snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh).count();
     SourceView {
         source: status.name.to_owned(),
@@ -64,7 +65,7 @@ fn state(status: &Status) -> &'static str {
 /// Outcomes of the prefixes of one source, by the id of the peer.
 type Outcomes<'o> = HashMap<(&'o str, IpNet), &'o OutcomeState>;
 
-fn rows(id: &str, peer: &Peer, outcomes: &Outcomes<'_>) -> Vec<SourcePeerRow> {
+fn rows(id: &str, peer: &Peer, outcomes: &Outcomes<'_>) -> Vec<SourcePeerStatus> {
     let (word, since) = match &peer.state {
         PeerState::Waiting => ("waiting", None),
         PeerState::Fresh => ("fresh", None),
@@ -80,7 +81,7 @@ fn rows(id: &str, peer: &Peer, outcomes: &Outcomes<'_>) -> Vec<SourcePeerRow> {
             Some(OutcomeState::Refused(why)) => ("refused", Some(why.clone())),
             None => ("no", None),
         };
-        SourcePeerRow {
+        SourcePeerStatus {
             peer: id.to_owned(),
             prefix: prefix.map(|prefix| prefix.prefix.to_string()),
             state: word.to_owned(),

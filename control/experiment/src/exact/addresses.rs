@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use srv6d_srv6::model::Mac;
+use srv6d_srv6::desired::Mac;
 
 /// Prefix of all SIDs.
 pub(super) const BLOCK: &str = "fcbb::/32";

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use srv6d_config as config;
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor};
-use srv6d_srv6::model::{Balance, Balancing, Desired, GroupPolicy, PortId};
+use srv6d_srv6::desired::{Balance, Balancing, Desired, GroupPolicy, PortId};
 
 use super::addresses::{self, BLOCK, PEER, VETH};
 use super::{Exact, NodeKind};
 use crate::modes::Known;
-use crate::settings::Way;
+use crate::settings::ChoiceRule;
 use crate::shape::Place;
 
 /// Lowest rate that a configuration may state.
@@ -40,7 +40,9 @@ impl Exact {
         for (index, port) in (0..).zip(self.ports(node)) {
             desired.emulated.insert(PortId(index), self.links[port].emulation);
         }
-        if let (NodeKind::Leaf(_), Way::ByState { policy, sample, rate_weight, flows }) = (self.kind(node), self.way) {
+        if let (NodeKind::Leaf(_), ChoiceRule::ByState { policy, sample, rate_weight, flows }) =
+            (self.kind(node), self.rule)
+        {
             desired.balance = Balance {
                 settings: Balancing {
                     policies: vec![policy],
@@ -63,7 +65,7 @@ impl Exact {
         let _ = writeln!(text, "[node]\nname = \"node{node}\"\nhash_seed = {seed}\nhash_qp = true");
         let usid = self.usid(node);
         let _ = writeln!(text, "source = \"fcbb:0:{usid:x}::1\"");
-        let is_weighted = self.way == Way::Weighted && matches!(self.kind(node), NodeKind::Leaf(_));
+        let is_weighted = self.rule == ChoiceRule::Weighted && matches!(self.kind(node), NodeKind::Leaf(_));
         let _ = writeln!(text, "balance = \"{}\"", if is_weighted { "fare" } else { "hash" });
         if is_weighted {
             text.push_str("[[balance]]\nname = \"fare\"\nmode = \"weighted\"\n");
@@ -95,8 +97,8 @@ impl Exact {
             }
             let hop = |spine: u32| {
                 let capacity = (knowledge.link)(to, spine).down.max(LEAST_RATE);
-                let capacity = match self.way {
-                    Way::Weighted => format!(", capacity = \"{capacity}bit\""),
+                let capacity = match self.rule {
+                    ChoiceRule::Weighted => format!(", capacity = \"{capacity}bit\""),
                     _ => String::new(),
                 };
                 format!("{{ via = \"{PEER}\", port = \"{}\"{capacity} }}", addresses::name(up(spine), self.seed))
@@ -165,7 +167,7 @@ impl Exact {
             let loopback = Device {
                 name: "lo".to_owned(),
                 ifindex: 1,
-                mac: srv6d_srv6::model::Mac::default(),
+                mac: srv6d_srv6::desired::Mac::default(),
                 mtu: 65_536,
                 up: true,
                 addresses,

@@ -1,7 +1,7 @@
 //! Frames of the exact mode: `RoCEv2` packets of applications, whose last bytes say which packet of a queue pair they are.
 
 use etherparse::{IpHeaders, Ipv6Header, PacketBuilder, ip_number};
-use srv6d_dataplane::memory::Frame;
+use srv6d_dataplane::memory::MemoryFrame;
 
 use super::addresses::{application, kernel_mac, packet_mac};
 use crate::queue_pair::{Endpoints, ROCE_V2};
@@ -24,7 +24,7 @@ const SEND_ONLY: u8 = 0x04;
 
 /// Makes the frame of a packet, as an application's kernel hands it to srv6d. It has `len` bytes when it has been
 /// encapsulated, or more if `len` has no room for the headers.
-pub(super) fn frame(between: Endpoints, packet: Packet, len: u32) -> Frame {
+pub(super) fn frame(between: Endpoints, packet: Packet, len: u32) -> MemoryFrame {
     let Endpoints { source, destination, port, queue_pair } = between;
     let payload = payload(queue_pair, packet, len as usize);
     let header = Ipv6Header {
@@ -42,7 +42,7 @@ pub(super) fn frame(between: Endpoints, packet: Packet, len: u32) -> Frame {
     let mut bytes = Vec::with_capacity(builder.size(payload.len()));
     // Writing into a vector fails only for a payload that is too long for UDP, and no frame is that long.
     let _ = builder.write(&mut bytes, &payload);
-    Frame::new(&bytes)
+    MemoryFrame::new(&bytes)
 }
 
 fn payload(queue_pair: u32, packet: Packet, len: usize) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn payload(queue_pair: u32, packet: Packet, len: usize) -> Vec<u8> {
 }
 
 /// Returns the packet that a frame carries, wherever it is on its way.
-pub(super) fn packet(frame: &Frame) -> Option<Packet> {
+pub(super) fn packet(frame: &MemoryFrame) -> Option<Packet> {
     let bytes = frame.bytes();
     let (_, id) = bytes.split_last_chunk::<NUMBER>()?;
     let [a, b, c, d, e, f, g, h, is_repeated] = *id;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated ports. Hosts
-//! encapsulate. Their carriers are loose, so that the leaf chooses; those of the way `placed` name the spine. Applications,
+//! encapsulate. Their carriers are loose, so that the leaf chooses; those of the rule `placed` name the spine. Applications,
 //! links and time are those of the simulation.
 
 mod addresses;
@@ -19,7 +19,7 @@ use srv6d_emulate::Emulation;
 use crate::agenda::Ps;
 use crate::failure::RunError;
 use crate::rows::Rows;
-use crate::settings::{Fabric, Way};
+use crate::settings::{ChoiceRule, Fabric};
 use crate::shape::{Place, Shape};
 pub(crate) use configuration::Knowledge;
 use node::Node;
@@ -49,7 +49,7 @@ enum NodeKind {
 /// All nodes: leaves first, then spines, then hosts.
 pub(crate) struct Exact {
     shape: Shape,
-    way: Way,
+    rule: ChoiceRule,
     seed: u64,
     frame: u32,
     nodes: Rows<Node>,
@@ -62,7 +62,7 @@ impl Exact {
     ///
     /// # Errors
     /// There are too many, or one of them refuses its configuration.
-    pub fn new(fabric: &Fabric, way: Way, seed: u64, knowledge: &Knowledge<'_>) -> Result<Self, RunError> {
+    pub fn new(fabric: &Fabric, rule: ChoiceRule, seed: u64, knowledge: &Knowledge<'_>) -> Result<Self, RunError> {
         let shape = fabric.shape();
         let count = shape.leaves + shape.spines + shape.host_count();
         if count > MOST_NODES {
@@ -70,7 +70,7 @@ impl Exact {
         }
         let link = |port| Link { emulation: fabric.port_at(shape.place(port)), is_up: true };
         let links = Rows::of(shape.port_count(), link);
-        let mut exact = Self { shape, way, seed, frame: fabric.frame, nodes: Rows::default(), links };
+        let mut exact = Self { shape, rule, seed, frame: fabric.frame, nodes: Rows::default(), links };
         for number in 0..count {
             let made = exact.desired(number, knowledge).and_then(Node::new);
             exact.nodes.push(made.map_err(|why| exact.refused(number, why))?);

@@ -1,13 +1,13 @@
 //! Real frames between the applications of a simulation.
 
 use super::{APPLICATIONS, Knowledge, frame};
-use srv6d_dataplane::memory::Frame;
+use srv6d_dataplane::memory::MemoryFrame;
 
 use crate::agenda::{Event, Ps};
 use crate::exact::node::Handed;
 use crate::failure::RunError;
 use crate::job::Job;
-use crate::settings::Way;
+use crate::settings::ChoiceRule;
 use crate::shape::Place;
 use crate::simulation::{Packet, Simulation};
 
@@ -59,7 +59,7 @@ impl Simulation<'_> {
     }
 
     /// Takes a frame to the node at the other end of a link.
-    fn carry(&mut self, port: u32, frame: Frame, now: Ps) {
+    fn carry(&mut self, port: u32, frame: MemoryFrame, now: Ps) {
         if let Some(packet) = frame::packet(&frame) {
             if let Place::LeafUp { spine, .. } = self.shape.place(port) {
                 self.note_spine(packet.queue_pair, spine);
@@ -74,7 +74,7 @@ impl Simulation<'_> {
         self.wake(node, now);
     }
 
-    fn deliver_frame(&mut self, frame: &Frame, now: Ps) {
+    fn deliver_frame(&mut self, frame: &MemoryFrame, now: Ps) {
         if let Some(packet) = frame::packet(frame) {
             self.deliver(packet, now);
         }
@@ -118,7 +118,7 @@ impl Simulation<'_> {
             let spine = |job: &Job| {
                 let is_local = self.shape.leaf_of(job.destination) == self.shape.leaf_of(host);
                 let given = self.queue_pairs[job.first_pair].spine;
-                given.filter(|_| self.mode.way == Way::Placed && !is_local)
+                given.filter(|_| self.mode.rule == ChoiceRule::Placed && !is_local)
             };
             let mut all: Vec<(u32, Option<u32>)> = of_host.map(|job| (job.destination, spine(job))).collect();
             all.sort_unstable();

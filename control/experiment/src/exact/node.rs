@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{DeviceCounters, EmulatedPort, Publisher, QueueCounters, Step, Totals, Wiring, WorkerCounters};
-use srv6d_srv6::model::{Desired, PortId};
+use srv6d_srv6::desired::{Desired, PortId};
 
 use crate::agenda::{PS_PER_NS, Ps};
 
@@ -22,9 +22,9 @@ pub(super) struct Node {
 /// What has come out of a round.
 pub(super) struct Handed {
     /// Frames that have left, with the numbers of their ports in the node.
-    pub sent: Vec<(usize, Frame)>,
+    pub sent: Vec<(usize, MemoryFrame)>,
     /// Frames that were dropped.
-    pub dropped: Vec<Frame>,
+    pub dropped: Vec<MemoryFrame>,
 }
 
 impl Node {
@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Puts a frame into the receive ring of a port.
-    pub fn receive(&mut self, port: usize, frame: Frame) {
+    pub fn receive(&mut self, port: usize, frame: MemoryFrame) {
         if let Some(port) = self.io.port(port) {
             port.rx.push_back(frame);
         }
@@ -102,7 +102,7 @@ impl Node {
 
 /// Returns the emulated ports, by port.
 fn emulated(desired: &Desired) -> Vec<Option<EmulatedPort>> {
-    let port = |(index, port): (u16, &srv6d_srv6::model::Port)| {
+    let port = |(index, port): (u16, &srv6d_srv6::desired::Port)| {
         let emulation = *desired.emulated.get(&PortId(index))?;
         Some(EmulatedPort { device: port.name.clone(), emulation, is_up: port.up })
     };

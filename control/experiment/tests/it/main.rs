@@ -6,7 +6,7 @@ mod faults;
 mod modes;
 mod scale;
 
-use srv6d_experiment::{Experiment, Outcome, Packets, Run, parse, simulate};
+use srv6d_experiment::{Experiment, Packets, Run, RunOutcome, parse, simulate};
 
 /// All ways of choosing.
 const MODES: &str = r#"
@@ -51,7 +51,7 @@ fn run(experiment: &Experiment, mode: &str, seed: u64) -> Run {
 }
 
 /// Runs the case in one mode with one seed, with records or with real frames.
-fn outcome(experiment: &Experiment, mode: &str, seed: u64, packets: Packets) -> Outcome {
+fn outcome(experiment: &Experiment, mode: &str, seed: u64, packets: Packets) -> RunOutcome {
     let mode = experiment.modes.iter().find(|other| other.name == mode).unwrap();
     let run = simulate(experiment, (&experiment.cases[0], mode, seed), packets, false, &mut |_| {});
     run.unwrap_or_else(|error| panic!("{error}"))

@@ -11,7 +11,7 @@ use made::{
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use srv6d_fpm::{Event, FrameError, Frames, Rib, decode, messages};
+use srv6d_fpm::{Event, FrameError, FrameReader, Rib, decode, messages};
 
 /// Returns a stream with one well-formed message of each kind.
 fn stream() -> Vec<u8> {
@@ -38,7 +38,7 @@ fn nested_seg6() -> Vec<Vec<u8>> {
 
 /// Reads everything that can be read. Returns false if the connection has to end.
 fn read(stream: &[u8], rib: &mut Rib) -> bool {
-    let mut frames = Frames::default();
+    let mut frames = FrameReader::default();
     // Bytes arrive in small pieces, as they can from a socket.
     for piece in stream.chunks(7) {
         frames.push(piece);
@@ -70,7 +70,7 @@ fn the_whole_stream_is_read_in_pieces() {
 #[test]
 fn a_stream_out_of_step_ends_the_connection() {
     let frames = |bytes: &[u8]| {
-        let mut frames = Frames::default();
+        let mut frames = FrameReader::default();
         frames.push(bytes);
         frames.next_frame().map(|frame| frame.map(<[u8]>::to_vec))
     };

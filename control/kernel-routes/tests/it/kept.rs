@@ -25,7 +25,7 @@ enum Does {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Put(usize, u32, Does),
     Delete(usize, u32),
     AddLeg(usize, u32, u32),
@@ -47,15 +47,15 @@ fn does() -> impl Strategy<Value = Does> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Operation> {
     let place = || (0..PREFIXES.len(), prop::sample::select(&[5u32, 6][..]));
     prop_oneof![
-        6 => (place(), does()).prop_map(|((at, metric), does)| Step::Put(at, metric, does)),
-        2 => place().prop_map(|(at, metric)| Step::Delete(at, metric)),
-        2 => (place(), 1u32..5).prop_map(|((at, metric), device)| Step::AddLeg(at, metric, device)),
-        2 => (place(), 0usize..4).prop_map(|((at, metric), leg)| Step::DeleteLeg(at, metric, leg)),
-        3 => (1u32..4, 1u32..5).prop_map(|(id, device)| Step::PutObject(id, device)),
-        1 => (1u32..4).prop_map(Step::DeleteObject),
+        6 => (place(), does()).prop_map(|((at, metric), does)| Operation::Put(at, metric, does)),
+        2 => place().prop_map(|(at, metric)| Operation::Delete(at, metric)),
+        2 => (place(), 1u32..5).prop_map(|((at, metric), device)| Operation::AddLeg(at, metric, device)),
+        2 => (place(), 0usize..4).prop_map(|((at, metric), leg)| Operation::DeleteLeg(at, metric, leg)),
+        3 => (1u32..4, 1u32..5).prop_map(|(id, device)| Operation::PutObject(id, device)),
+        1 => (1u32..4).prop_map(Operation::DeleteObject),
     ]
 }
 
@@ -107,9 +107,9 @@ impl Kernel {
     }
 
     /// Carries out a step and returns the event that the kernel would send. `None`: the step is not possible.
-    fn take(&mut self, step: Step) -> Option<Vec<u8>> {
+    fn take(&mut self, step: Operation) -> Option<Vec<u8>> {
         match step {
-            Step::Put(at, metric, does) => {
+            Operation::Put(at, metric, does) => {
                 if matches!(does, Does::Object(id) if !self.objects.contains_key(&id)) {
                     return None;
                 }
@@ -118,11 +118,11 @@ impl Kernel {
                 self.routes.insert((at, metric), does);
                 Some(told)
             }
-            Step::Delete(at, metric) => {
+            Operation::Delete(at, metric) => {
                 let does = self.routes.remove(&(at, metric))?;
                 Some(self.route((at, metric), &does).deleted())
             }
-            Step::AddLeg(at, metric, device) => {
+            Operation::AddLeg(at, metric, device) => {
                 let Does::Legs(legs) = self.routes.get_mut(&(at, metric))? else { return None };
                 if legs.iter().any(|leg| leg.0 == device) {
                     return None;
@@ -131,7 +131,7 @@ impl Kernel {
                 let does = Does::Legs(legs.clone());
                 Some(self.route((at, metric), &does).added(APPEND))
             }
-            Step::DeleteLeg(at, metric, leg) => {
+            Operation::DeleteLeg(at, metric, leg) => {
                 let Does::Legs(legs) = self.routes.get_mut(&(at, metric))? else { return None };
                 let gone = (leg < legs.len() && legs.len() > 1).then(|| legs.remove(leg))?;
                 if let [(_, weight)] = legs.as_mut_slice() {
@@ -139,11 +139,11 @@ impl Kernel {
                 }
                 Some(self.route((at, metric), &Does::Legs(vec![gone])).deleted())
             }
-            Step::PutObject(id, device) => {
+            Operation::PutObject(id, device) => {
                 self.objects.insert(id, device);
                 Some(Self::object(id, device))
             }
-            Step::DeleteObject(id) => {
+            Operation::DeleteObject(id) => {
                 self.objects.remove(&id)?;
                 // The kernel deletes these routes without an event.
                 self.routes.retain(|_, does| *does != Does::Object(id));
@@ -183,7 +183,7 @@ proptest! {
             let differing: BTreeSet<RouteKey> = before.keys().chain(now.keys()).filter(differs).copied().collect();
             // A change of an object is reported for every route that uses it, even if the kernel uses another route for
             // the prefix.
-            let suffices = if matches!(step, Step::PutObject(..)) { differing.is_subset(&changed) } else { differing == changed };
+            let suffices = if matches!(step, Operation::PutObject(..)) { differing.is_subset(&changed) } else { differing == changed };
             prop_assert!(suffices, "after {:?}: {:?} for {:?}", step, changed, differing);
             prop_assert_eq!(kept.differences(&dumped), Some(BTreeSet::new()));
         }
@@ -195,15 +195,15 @@ proptest! {
 fn what_suffices() {
     let (mut kernel, mut kept) = (Kernel::default(), Routes::default());
     let steps = [
-        Step::PutObject(1, 1),
-        Step::Put(0, 5, Does::Legs(vec![(1, 1), (2, 3)])),
-        Step::AddLeg(0, 5, 3),
-        Step::DeleteLeg(0, 5, 1),
-        Step::Put(1, 5, Does::Encap(1)),
-        Step::Put(1, 5, Does::Encap(2)),
-        Step::Put(2, 5, Does::Object(1)),
-        Step::PutObject(1, 2),
-        Step::Delete(1, 5),
+        Operation::PutObject(1, 1),
+        Operation::Put(0, 5, Does::Legs(vec![(1, 1), (2, 3)])),
+        Operation::AddLeg(0, 5, 3),
+        Operation::DeleteLeg(0, 5, 1),
+        Operation::Put(1, 5, Does::Encap(1)),
+        Operation::Put(1, 5, Does::Encap(2)),
+        Operation::Put(2, 5, Does::Object(1)),
+        Operation::PutObject(1, 2),
+        Operation::Delete(1, 5),
     ];
     for step in steps {
         let told = kernel.take(step.clone()).unwrap();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::routing;
-use crate::topology::{Kind, Node, NodePort, Role, Topology, Via};
+use crate::topology::{Forwarder, Node, NodePort, Role, Topology, Via};
 
 /// AS number of the first router. Each router is an autonomous system of its own, numbered in the order of the file
 /// (RFC 6996: private use). So the number of systems on a path is the number of links, and BGP's shortest paths are
@@ -33,7 +33,7 @@ pub fn zebra_conf(topology: &Topology, node: &Node, directory: &Path) -> String 
         let port = &port.own.port;
         let _ = writeln!(text, "interface {port}\n no ipv6 nd suppress-ra\n ipv6 nd ra-interval 1\nexit");
     }
-    if node.kind == Kind::Srv6d {
+    if node.kind == Forwarder::Srv6d {
         // srv6d forwards the packets that cross the node.
         text.push_str("no ip forwarding\nno ipv6 forwarding\n");
     }

@@ -22,7 +22,7 @@ use nix::unistd::{Gid, Uid, User, chown};
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
-use super::state::Program;
+use super::state::LabProgram;
 use super::topology::Node;
 
 pub use config::{as_number, bgpd_conf, zebra_conf};
@@ -137,7 +137,7 @@ pub fn start(lab: &Lab, frr: &Frr, nodes: &[&Node], interrupt: &Interrupt) -> Re
         // A zebra that was killed may have left its socket, which would look like that of a listening zebra.
         let socket = directory(lab, &node.name).join("zserv.api");
         let _ = fs::remove_file(&socket);
-        zebras.push((*node, socket, launch(lab, frr, node, Program::Zebra)?));
+        zebras.push((*node, socket, launch(lab, frr, node, LabProgram::Zebra)?));
     }
     for (node, socket, mut zebra) in zebras {
         let opened = interrupt.wait_for(ZEBRA_WITHIN, || {
@@ -145,7 +145,7 @@ pub fn start(lab: &Lab, frr: &Frr, nodes: &[&Node], interrupt: &Interrupt) -> Re
             ended.map_or(Ok(socket.exists().then_some(())), Err)
         })?;
         opened.ok_or_else(|| failed(lab, node, "it opens no socket"))?;
-        launch(lab, frr, node, Program::Bgpd)?;
+        launch(lab, frr, node, LabProgram::Bgpd)?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn failed(lab: &Lab, node: &Node, why: &str) -> LabError {
     LabError::Failed(format!("zebra of {} did not start, {why}\n{}", node.name, said.concat()))
 }
 
-fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<Child, LabError> {
+fn launch(lab: &Lab, frr: &Frr, node: &Node, program: LabProgram) -> Result<Child, LabError> {
     let (own, name) = (directory(lab, &node.name), program.name());
     let file = |suffix: &str| own.join(format!("{name}{suffix}"));
     let binary = frr.daemons.join(name);
@@ -167,7 +167,7 @@ fn launch(lab: &Lab, frr: &Frr, node: &Node, program: Program) -> Result<Child, 
         command.arg("-z").arg(own.join("zserv.api")).arg("--vty_socket").arg(&own);
         // The daemon opens no TCP port for terminals, because vtysh uses the sockets.
         command.args(["-P", "0"]);
-        if program == Program::Zebra {
+        if program == LabProgram::Zebra {
             // Without this option, an IPv6 route is changed by deleting it and adding it again. Packets are lost in
             // between, and sometimes the deletion fails and the kernel keeps both routes.
             command.arg("--v6-rr-semantics");

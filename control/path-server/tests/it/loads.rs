@@ -12,7 +12,7 @@ use srv6d_path_server::{Running, Server, Store};
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Allocate(usize, usize),
     Release(usize, usize),
     /// The file is read again.
@@ -20,13 +20,13 @@ enum Step {
     Reset,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Operation> {
     let pair = || (0..NODES.len(), 0..NODES.len());
     prop_oneof![
-        8 => pair().prop_map(|(a, b)| Step::Allocate(a, b)),
-        6 => pair().prop_map(|(a, b)| Step::Release(a, b)),
-        1 => Just(Step::Read),
-        1 => Just(Step::Reset),
+        8 => pair().prop_map(|(a, b)| Operation::Allocate(a, b)),
+        6 => pair().prop_map(|(a, b)| Operation::Release(a, b)),
+        1 => Just(Operation::Read),
+        1 => Just(Operation::Reset),
     ]
 }
 
@@ -110,17 +110,17 @@ impl Api {
     }
 
     /// Makes the step in server and model, and checks that they agree.
-    async fn step(&self, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
+    async fn step(&self, model: &mut Model, step: &Operation) -> Result<(), TestCaseError> {
         match *step {
-            Step::Allocate(from, to) => self.allocate(model, (from, to)).await,
-            Step::Release(from, to) => self.release(model, (from, to)).await,
-            Step::Read => {
+            Operation::Allocate(from, to) => self.allocate(model, (from, to)).await,
+            Operation::Release(from, to) => self.release(model, (from, to)).await,
+            Operation::Read => {
                 self.server.replace(Store::parse(&self.file).unwrap());
                 let fresh = Model::new(&serde_json::from_str(&self.file).unwrap());
                 model.before = fresh.before;
                 Ok(())
             }
-            Step::Reset => {
+            Operation::Reset => {
                 self.client.post(self.url("shortest_path/load/reset")).send().await.unwrap();
                 model.held.clear();
                 for load in model.before.values_mut().flatten() {
@@ -167,7 +167,7 @@ impl Api {
     }
 }
 
-async fn play(loads: Vec<Option<Value>>, steps: Vec<Step>) -> Result<(), TestCaseError> {
+async fn play(loads: Vec<Option<Value>>, steps: Vec<Operation>) -> Result<(), TestCaseError> {
     let topology = topology(&loads);
     let file = topology.to_string();
     let store = Store::parse(&file).unwrap();

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 use proptest::prelude::*;
 use srv6d_placement::{
-    Clos, Constraints, Demand, Fabric, Flow, Kind, LinkId, NodeId, Paths, Pattern, PlaceError, Ratio, Tenant, busiest,
-    hash, load_order, place,
+    Clos, Constraints, Demand, Fabric, Flow, LinkId, NodeId, NodeKind, Paths, Pattern, PlaceError, Ratio, Tenant,
+    busiest, hash, load_order, place,
 };
 
 fn random_pairs(fabric: &Fabric, count: usize, seed: u64) -> Demand {
@@ -58,7 +58,7 @@ fn assert_connected(fabric: &Fabric, demand: &Demand, paths: &Paths) {
         for link in paths.links(fabric, demand, index) {
             assert!(fabric.works(link));
             assert_eq!(fabric.link(link).from, at);
-            assert!(at == flow.source || fabric.node(at).kind == Kind::Switch);
+            assert!(at == flow.source || fabric.node(at).kind == NodeKind::Switch);
             at = fabric.link(link).to;
         }
         assert_eq!(at, flow.destination);

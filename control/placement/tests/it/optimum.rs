@@ -4,21 +4,21 @@
 
 use fastrand::Rng;
 use srv6d_placement::{
-    Constraints, Demand, Fabric, Flow, Kind, Link, LinkId, Node, NodeId, Paths, PerLink, Ratio, busiest, place,
+    Constraints, Demand, Fabric, Flow, Link, LinkId, Node, NodeId, NodeKind, Paths, PerLink, Ratio, busiest, place,
 };
 
 /// Makes a random fabric of two tiers: some links are missing, parallel or of another capacity; hosts have one or two
 /// leaves.
 fn random_fabric(random: &mut Rng) -> Fabric {
     let mut fabric = Fabric::default();
-    let nodes = |fabric: &mut Fabric, collection: &str, count: usize, kind: Kind| -> Vec<NodeId> {
+    let nodes = |fabric: &mut Fabric, collection: &str, count: usize, kind: NodeKind| -> Vec<NodeId> {
         (0..count)
             .map(|number| fabric.add_node(Node::new(format!("{collection}/{collection}{number}"), kind)).unwrap())
             .collect()
     };
-    let spines = nodes(&mut fabric, "spine", random.usize(2..4), Kind::Switch);
-    let leaves = nodes(&mut fabric, "leaf", random.usize(2..4), Kind::Switch);
-    let hosts = nodes(&mut fabric, "host", random.usize(3..6), Kind::Host);
+    let spines = nodes(&mut fabric, "spine", random.usize(2..4), NodeKind::Switch);
+    let leaves = nodes(&mut fabric, "leaf", random.usize(2..4), NodeKind::Switch);
+    let hosts = nodes(&mut fabric, "host", random.usize(3..6), NodeKind::Host);
     let equal = random.bool();
     for leaf in &leaves {
         for spine in &spines {
@@ -67,7 +67,7 @@ fn paths(fabric: &Fabric, from: NodeId, to: NodeId, most: usize) -> Vec<Vec<Link
             continue;
         }
         for (id, link) in fabric.links().filter(|(_, link)| link.from == at && !seen.contains(&link.to)) {
-            if links.len() < most && (link.to == to || fabric.node(link.to).kind == Kind::Switch) {
+            if links.len() < most && (link.to == to || fabric.node(link.to).kind == NodeKind::Switch) {
                 let mut links = links.clone();
                 links.push(id);
                 stack.push((link.to, links, [seen.as_slice(), &[link.to]].concat()));

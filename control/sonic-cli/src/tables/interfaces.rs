@@ -8,7 +8,7 @@ use crate::{Align, Table, natural};
 
 /// A port with its configuration and its state in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortStatus<'a> {
+pub struct InterfaceStatus<'a> {
     /// The port as it is configured.
     pub port: &'a Port,
     /// True if the interface has a carrier.
@@ -20,10 +20,10 @@ const fn up_or_down(up: bool) -> &'static str {
 }
 
 /// Formats `show interfaces status`.
-pub fn port_statuses(switch: &Switch, statuses: &[PortStatus<'_>]) -> String {
+pub fn port_statuses(switch: &Switch, statuses: &[InterfaceStatus<'_>]) -> String {
     let headings = ["Interface", "Lanes", "Speed", "MTU", "FEC", "Alias", "Vlan", "Oper", "Admin", "Type", "Asym PFC"];
     let mut table = Table::new(&headings, Align::Right);
-    for PortStatus { port, oper_up } in statuses {
+    for InterfaceStatus { port, oper_up } in statuses {
         let lanes: Vec<String> = port.lanes.iter().map(ToString::to_string).collect();
         let known = |text: &Option<String>| text.clone().unwrap_or_else(|| NOT_AVAILABLE.to_owned());
         let member = switch.vlans.iter().any(|vlan| vlan.members.iter().any(|member| member.port == port.name));
@@ -45,9 +45,9 @@ pub fn port_statuses(switch: &Switch, statuses: &[PortStatus<'_>]) -> String {
 }
 
 /// Formats `show interfaces description`.
-pub fn descriptions(statuses: &[PortStatus<'_>]) -> String {
+pub fn descriptions(statuses: &[InterfaceStatus<'_>]) -> String {
     let mut table = Table::new(&["Interface", "Oper", "Admin", "Alias", "Description"], Align::Right);
-    for PortStatus { port, oper_up } in statuses {
+    for InterfaceStatus { port, oper_up } in statuses {
         let known = |text: &Option<String>| text.clone().unwrap_or_else(|| NOT_AVAILABLE.to_owned());
         table.row([
             port.name.clone(),
@@ -180,8 +180,8 @@ mod tests {
         srv6d_sonic::read(Some(config_db), None, None, false).unwrap().switch
     }
 
-    fn statuses(switch: &Switch) -> Vec<PortStatus<'_>> {
-        switch.ports.iter().map(|port| PortStatus { port, oper_up: port.name == "Ethernet0" }).collect()
+    fn statuses(switch: &Switch) -> Vec<InterfaceStatus<'_>> {
+        switch.ports.iter().map(|port| InterfaceStatus { port, oper_up: port.name == "Ethernet0" }).collect()
     }
 
     #[test]

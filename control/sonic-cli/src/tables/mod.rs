@@ -6,7 +6,7 @@ mod srv6;
 mod system;
 
 pub use interfaces::{
-    Addresses, PortCounters, PortStatus, addresses, counters, descriptions, port_statuses, state_letter,
+    Addresses, InterfaceStatus, PortCounters, addresses, counters, descriptions, port_statuses, state_letter,
 };
 pub use neighbors::{Neighbor, neighbors};
 pub use srv6::{SidCount, locators, sid_counts, static_sids};

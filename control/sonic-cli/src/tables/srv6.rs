@@ -30,8 +30,8 @@ pub fn static_sids(switch: &Switch, asked: Option<&str>, offloaded: impl Fn(&Sid
         table.row([
             sid.written.as_str(),
             &sid.locator,
-            sid.action.word(),
-            sid.decap_dscp_mode.map_or(NOT_AVAILABLE, srv6d_sonic::DscpMode::word),
+            sid.action.keyword(),
+            sid.decap_dscp_mode.map_or(NOT_AVAILABLE, srv6d_sonic::DscpMode::keyword),
             sid.vrf.as_deref().unwrap_or(NOT_AVAILABLE),
             if offloaded(sid) { "True" } else { "False" },
         ]);

@@ -104,7 +104,7 @@ fn sid(row: &Row<'_>, found: &mut Findings) -> Option<WrittenSid> {
     }
     if action != Action::Ua {
         if adjacency.take().is_some() {
-            found.tolerated(row.place("adj"), format!("has no meaning for {}: passed over", action.word()));
+            found.tolerated(row.place("adj"), format!("has no meaning for {}: passed over", action.keyword()));
         }
         interface = None;
     }
@@ -123,7 +123,7 @@ fn sid(row: &Row<'_>, found: &mut Findings) -> Option<WrittenSid> {
 }
 
 fn dscp_mode(word: &str) -> Option<DscpMode> {
-    [DscpMode::Pipe, DscpMode::Uniform].into_iter().find(|mode| mode.word() == word)
+    [DscpMode::Pipe, DscpMode::Uniform].into_iter().find(|mode| mode.keyword() == word)
 }
 
 /// Reads the action of a SID. SONiC's own bgpcfgd accepts uN, uA and uDT46; frrcfgd also accepts uDT4 and uDT6.
@@ -133,8 +133,8 @@ fn action(row: &Row<'_>, found: &mut Findings) -> Option<Action> {
         found.ignored(place, "is not written: left out");
         return None;
     };
-    let exact = Action::WORDS.into_iter().find(|(known, _)| *known == word);
-    let action = exact.or_else(|| Action::WORDS.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(word)));
+    let exact = Action::KEYWORDS.into_iter().find(|(known, _)| *known == word);
+    let action = exact.or_else(|| Action::KEYWORDS.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(word)));
     match (exact, action) {
         (Some((_, action @ (Action::Udt4 | Action::Udt6))), _) => {
             found.tolerated(place, format!("{word} is known to FRR's management framework alone"));

@@ -29,7 +29,7 @@ pub(super) fn write(
         };
         toml.table("[[sid]]");
         toml.text("sid", &sid.prefix.to_string());
-        toml.text("behavior", sid.action.word());
+        toml.text("behavior", sid.action.keyword());
         let flavors = flavors(sid, usd);
         if !flavors.is_empty() {
             toml.texts("flavors", flavors.iter().map(|&flavor| flavor.to_owned()));
@@ -41,7 +41,7 @@ pub(super) fn write(
             hops.table_key(sid.vrf.as_deref(), toml);
         }
         if sid.decap_dscp_mode == Some(DscpMode::Uniform) && sid.action != Action::Ua {
-            toml.text("dscp", DscpMode::Uniform.word());
+            toml.text("dscp", DscpMode::Uniform.keyword());
         }
         if let Some((port, via)) = adjacency {
             toml.address("via", via);

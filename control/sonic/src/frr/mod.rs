@@ -24,7 +24,7 @@ use ipnet::Ipv6Net;
 
 use crate::finding::Findings;
 use crate::srv6::{WrittenLocator, WrittenSid};
-use node::Node;
+use node::VtyNode;
 use ordered::{Legs, Ordered};
 
 /// The contents of the file.
@@ -72,7 +72,7 @@ impl<'a> Line<'a> {
 
 pub(crate) fn read(text: &str, found: &mut Findings) -> Written {
     let mut written = Written::default();
-    let mut nodes = vec![Node::Config];
+    let mut nodes = vec![VtyNode::Config];
     let lines = text.trim_start_matches('\u{feff}').lines().zip(1..);
     for line in lines.filter_map(|(text, number)| Line::read(number, text)) {
         node::take(&mut nodes, &line, &mut written, found);

@@ -7,7 +7,7 @@ use crate::switch;
 
 /// The context in which a line is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum VtyNode {
     /// The top node.
     Config,
     /// `vrf NAME`. `None`: another name of the default VRF.
@@ -38,11 +38,11 @@ enum Known {
     /// The line has been handled.
     Line,
     /// The line opens a node.
-    Opens(Node),
+    Opens(VtyNode),
 }
 
 /// Reads a line in the innermost node that knows it, and makes that node the current one.
-pub(super) fn take(nodes: &mut Vec<Node>, line: &Line<'_>, written: &mut Written, found: &mut Findings) {
+pub(super) fn take(nodes: &mut Vec<VtyNode>, line: &Line<'_>, written: &mut Written, found: &mut Findings) {
     if leave(nodes, line) {
         return;
     }
@@ -59,16 +59,16 @@ pub(super) fn take(nodes: &mut Vec<Node>, line: &Line<'_>, written: &mut Written
     }
     // A line that none of these nodes knows belongs to the top node. In a VRF that decides to which VRF the next routes
     // belong.
-    if matches!(nodes.last(), Some(Node::Vrf(_))) {
+    if matches!(nodes.last(), Some(VtyNode::Vrf(_))) {
         nodes.truncate(1);
     }
 }
 
 /// Handles `exit` and similar lines. At the top there is nothing to leave.
-fn leave(nodes: &mut Vec<Node>, line: &Line<'_>) -> bool {
+fn leave(nodes: &mut Vec<VtyNode>, line: &Line<'_>) -> bool {
     let depth = match line.words.as_slice() {
         ["exit" | "quit" | "exit-address-family"] => nodes.len().saturating_sub(1),
-        ["exit-vrf"] => nodes.iter().position(|node| matches!(node, Node::Vrf(_))).unwrap_or(nodes.len()),
+        ["exit-vrf"] => nodes.iter().position(|node| matches!(node, VtyNode::Vrf(_))).unwrap_or(nodes.len()),
         ["end"] => 1,
         _ => return false,
     };
@@ -76,35 +76,35 @@ fn leave(nodes: &mut Vec<Node>, line: &Line<'_>) -> bool {
     true
 }
 
-fn read(node: &Node, line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known {
+fn read(node: &VtyNode, line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known {
     match node {
-        Node::Config => config(line, written, found),
-        Node::Vrf(name) => vrf(name.as_deref(), line, written, found),
-        Node::SegmentRouting => match one_of(line.first(), &["srv6", "traffic-eng"]) {
-            Some("srv6") => Known::Opens(Node::Srv6),
-            Some(_) => Known::Opens(Node::Other),
+        VtyNode::Config => config(line, written, found),
+        VtyNode::Vrf(name) => vrf(name.as_deref(), line, written, found),
+        VtyNode::SegmentRouting => match one_of(line.first(), &["srv6", "traffic-eng"]) {
+            Some("srv6") => Known::Opens(VtyNode::Srv6),
+            Some(_) => Known::Opens(VtyNode::Other),
             None => Known::No,
         },
-        Node::Srv6 => match one_of(line.first(), &["encapsulation", "formats", "locators", "static-sids"]) {
-            Some("encapsulation") => Known::Opens(Node::Encapsulation),
-            Some("locators") => Known::Opens(Node::Locators),
-            Some("static-sids") => Known::Opens(Node::StaticSids),
-            Some(_) => Known::Opens(Node::Other),
+        VtyNode::Srv6 => match one_of(line.first(), &["encapsulation", "formats", "locators", "static-sids"]) {
+            Some("encapsulation") => Known::Opens(VtyNode::Encapsulation),
+            Some("locators") => Known::Opens(VtyNode::Locators),
+            Some("static-sids") => Known::Opens(VtyNode::StaticSids),
+            Some(_) => Known::Opens(VtyNode::Other),
             None => Known::No,
         },
-        Node::Locators => match (one_of(line.first(), &["locator"]), line.words.get(1)) {
+        VtyNode::Locators => match (one_of(line.first(), &["locator"]), line.words.get(1)) {
             (Some(_), Some(name)) => {
                 srv6::locator(name, line, written);
-                Known::Opens(Node::Locator((*name).to_owned()))
+                Known::Opens(VtyNode::Locator((*name).to_owned()))
             }
             _ => Known::No,
         },
-        Node::Locator(name) => done(srv6::locator_line(name, line, written, found)),
-        Node::StaticSids => done(srv6::sid_line(line, written, found)),
-        Node::Encapsulation => done(srv6::source_line(line, written, found)),
-        Node::Router => router(line, found),
-        Node::RouterSrv6 => done(matches!(line.first(), "locator" | "encap-behavior")),
-        Node::Other => Known::No,
+        VtyNode::Locator(name) => done(srv6::locator_line(name, line, written, found)),
+        VtyNode::StaticSids => done(srv6::sid_line(line, written, found)),
+        VtyNode::Encapsulation => done(srv6::source_line(line, written, found)),
+        VtyNode::Router => router(line, found),
+        VtyNode::RouterSrv6 => done(matches!(line.first(), "locator" | "encap-behavior")),
+        VtyNode::Other => Known::No,
     }
 }
 
@@ -125,10 +125,12 @@ fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known
         ["vrf", name] if line.no => done(!name.is_empty()),
         ["vrf", name] => {
             let name = Some((*name).to_owned()).filter(|name| !switch::is_default_vrf(name));
-            Known::Opens(Node::Vrf(name))
+            Known::Opens(VtyNode::Vrf(name))
         }
-        ["router", ..] if !line.no => Known::Opens(Node::Router),
-        ["interface" | "route-map" | "line" | "bfd" | "pbr-map" | "mpls", ..] if !line.no => Known::Opens(Node::Other),
+        ["router", ..] if !line.no => Known::Opens(VtyNode::Router),
+        ["interface" | "route-map" | "line" | "bfd" | "pbr-map" | "mpls", ..] if !line.no => {
+            Known::Opens(VtyNode::Other)
+        }
         // Two letters could also stand for `service`.
         [word] if word.len() > 2 && one_of(word, &["segment-routing"]).is_some() => {
             if line.no {
@@ -137,7 +139,7 @@ fn config(line: &Line<'_>, written: &mut Written, found: &mut Findings) -> Known
                 written.encapsulation_source = None;
                 return Known::Line;
             }
-            Known::Opens(Node::SegmentRouting)
+            Known::Opens(VtyNode::SegmentRouting)
         }
         _ => Known::No,
     }
@@ -167,9 +169,9 @@ const TOP_WORDS: [&str; 10] =
 /// exist only while FRR runs.
 fn router(line: &Line<'_>, found: &mut Findings) -> Known {
     match line.words.as_slice() {
-        ["segment-routing", "srv6"] if !line.no => Known::Opens(Node::RouterSrv6),
+        ["segment-routing", "srv6"] if !line.no => Known::Opens(VtyNode::RouterSrv6),
         // Lines of an address family are read like those of the router around it.
-        ["address-family", ..] => Known::Opens(Node::Router),
+        ["address-family", ..] => Known::Opens(VtyNode::Router),
         ["sid", .., "auto"] | ["sid", "export" | "vpn", ..] if !line.no => {
             found.note(
                 line.place(),

@@ -107,9 +107,9 @@ fn sid(prefix: Ipv6Net, line: &Line<'_>, found: &mut Findings) -> Option<Written
     }
     let [locator, behavior, interface, nexthop, vrf] = values;
     let mut refuse = |what: &str| found.ignored(line.place(), format!("{what}: left out"));
-    let words = Action::WORDS.map(|(word, _)| word);
+    let words = Action::KEYWORDS.map(|(word, _)| word);
     let word = behavior.and_then(|behavior| one_of(behavior, &words));
-    let Some((_, action)) = Action::WORDS.into_iter().find(|(known, _)| Some(*known) == word) else {
+    let Some((_, action)) = Action::KEYWORDS.into_iter().find(|(known, _)| Some(*known) == word) else {
         refuse(&format!("behavior {:?} is not known; known: {}", behavior.unwrap_or_default(), words.join(", ")));
         return None;
     };
@@ -123,7 +123,10 @@ fn sid(prefix: Ipv6Net, line: &Line<'_>, found: &mut Findings) -> Option<Written
         return None;
     }
     if action.is_decap() && vrf.is_none() {
-        found.tolerated(line.place(), format!("{} without `vrf`, which FRR asks for: the default VRF", action.word()));
+        found.tolerated(
+            line.place(),
+            format!("{} without `vrf`, which FRR asks for: the default VRF", action.keyword()),
+        );
     }
     Some(WrittenSid {
         prefix,

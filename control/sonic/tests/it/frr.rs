@@ -35,7 +35,7 @@ fn sids(switch: &Switch) -> Vec<String> {
         let vrf = sid.vrf.as_ref().map(|vrf| format!(" vrf {vrf}")).unwrap_or_default();
         let port = sid.interface.as_ref().map(|port| format!(" {port}")).unwrap_or_default();
         let via = sid.adjacency.map(|via| format!(" {via}")).unwrap_or_default();
-        format!("{} {}{vrf}{port}{via}", sid.prefix, sid.action.word())
+        format!("{} {}{vrf}{port}{via}", sid.prefix, sid.action.keyword())
     });
     shown.collect()
 }

@@ -100,7 +100,7 @@ fn addresses_in_upper_case_and_with_zeros_in_front() {
     let sids: Vec<String> = switch.sids.iter().map(|sid| sid.prefix.to_string()).collect();
     assert_eq!(sids, ["fd40:9:20::/48", "fd40:9:20:f1::/64"]);
     // SONiC finds the DSCP mode by the text of the key, and would not find it here.
-    assert_eq!(switch.sids[0].decap_dscp_mode.unwrap().word(), "uniform");
+    assert_eq!(switch.sids[0].decap_dscp_mode.unwrap().keyword(), "uniform");
     assert_eq!(switch.sids[0].written, "FD40:0009:20::/48");
 }
 

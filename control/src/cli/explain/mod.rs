@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use clap::{Args, ValueHint};
 
 use srv6d_api::explain::{ExplainView, MAX_FRAME};
-use srv6d_api::state::PortRow;
+use srv6d_api::state::PortStatus;
 use srv6d_api::{Request, Response, Topic, client};
 use srv6d_command::{Failure, output};
 use srv6d_daemon::capture::nth_frame;
@@ -114,7 +114,7 @@ fn made(arguments: &ExplainArguments, socket: &Path) -> Result<Vec<u8>, Failure>
 }
 
 /// Returns the MAC address of a port. A port that is not attached gets none of its own, which the daemon notices.
-fn mac_of(port: &PortRow) -> [u8; ADDRESSES / 2] {
+fn mac_of(port: &PortStatus) -> [u8; ADDRESSES / 2] {
     let mut mac = [0; ADDRESSES / 2];
     let digits = port.mac.iter().flat_map(|text| text.split(':'));
     for (byte, digits) in mac.iter_mut().zip(digits) {
@@ -123,7 +123,7 @@ fn mac_of(port: &PortRow) -> [u8; ADDRESSES / 2] {
     mac
 }
 
-fn port(name: &str, socket: &Path) -> Result<PortRow, Failure> {
+fn port(name: &str, socket: &Path) -> Result<PortStatus, Failure> {
     match client::ask(socket, &Request::Show { topic: Topic::Ports })? {
         Response::Ports(ports) => {
             let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Messages, RouteKey, Routes};
 use srv6d_plan::{self as plan, Environment, KernelNeighbor, Plan, Sources};
-use srv6d_srv6::model::{Desired, Mac, TableId};
+use srv6d_srv6::desired::{Desired, Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
 use super::{config, environment};
@@ -82,27 +82,27 @@ impl Node {
     }
 
     /// Applies a step, and returns the changed prefixes. Returns `None` for a change without events.
-    fn take(&mut self, step: &Step) -> Option<BTreeSet<RouteKey>> {
+    fn take(&mut self, step: &Operation) -> Option<BTreeSet<RouteKey>> {
         let told = match *step {
-            Step::Put(at, aside, does) => {
+            Operation::Put(at, aside, does) => {
                 let route = acting(place(at, aside), does);
                 // An existing route is deleted first, because Linux has special rules for replacements between
                 // multipath and other routes.
                 let old = self.there.insert(key(&route), route.clone());
                 [old.map(|old| old.deleted()).unwrap_or_default(), route.added(0)].concat()
             }
-            Step::Delete(at, aside) => {
+            Operation::Delete(at, aside) => {
                 self.there.remove(&key(&place(at, aside))).map(|old| old.deleted()).unwrap_or_default()
             }
-            Step::Object(other) => {
+            Operation::Object(other) => {
                 self.device = if other { 3 } else { 2 };
                 object(1, self.device)
             }
-            Step::Rule(rule) => {
+            Operation::Rule(rule) => {
                 self.rule = rule;
                 return None;
             }
-            Step::Neighbor(device, resolved) => {
+            Operation::Neighbor(device, resolved) => {
                 let address: IpAddr = if device == 2 { "2001:db8:a::2" } else { "2001:db8:b::2" }.parse().unwrap();
                 let neighbors = &mut self.environment.neighbors;
                 neighbors.retain(|known| known.address != address);
@@ -227,7 +227,7 @@ fn acting(route: Route, does: u8) -> Route {
 const ACTIONS: u8 = 17;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     /// A route is added: prefix, whether in table 100, action.
     Put(usize, bool, u8),
     Delete(usize, bool),
@@ -239,14 +239,14 @@ enum Step {
     Neighbor(u32, Option<u8>),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Operation> {
     let place = || (0..PREFIXES.len(), prop::bool::weighted(0.15));
     prop_oneof![
-        12 => (place(), 0..ACTIONS).prop_map(|((at, aside), does)| Step::Put(at, aside, does)),
-        5 => place().prop_map(|(at, aside)| Step::Delete(at, aside)),
-        1 => any::<bool>().prop_map(Step::Object),
-        1 => prop::bool::weighted(0.2).prop_map(Step::Rule),
-        2 => (2..4_u32, prop::option::of(2..4_u8)).prop_map(|(device, mac)| Step::Neighbor(device, mac)),
+        12 => (place(), 0..ACTIONS).prop_map(|((at, aside), does)| Operation::Put(at, aside, does)),
+        5 => place().prop_map(|(at, aside)| Operation::Delete(at, aside)),
+        1 => any::<bool>().prop_map(Operation::Object),
+        1 => prop::bool::weighted(0.2).prop_map(Operation::Rule),
+        2 => (2..4_u32, prop::option::of(2..4_u8)).prop_map(|(device, mac)| Operation::Neighbor(device, mac)),
     ]
 }
 
@@ -283,7 +283,11 @@ fn what_is_amended() {
     {
         for &does in does {
             let aside = does == 5;
-            for step in [Step::Put(prefix, aside, 1), Step::Put(prefix, aside, does), Step::Delete(prefix, aside)] {
+            for step in [
+                Operation::Put(prefix, aside, 1),
+                Operation::Put(prefix, aside, does),
+                Operation::Delete(prefix, aside),
+            ] {
                 let changed = node.take(&step).unwrap();
                 assert!(node.follow(&changed).unwrap(), "{step:?} took a whole plan");
             }
@@ -295,14 +299,14 @@ fn what_is_amended() {
 #[test]
 fn what_is_not_amended() {
     let mut node = Node::start();
-    let follow = |node: &mut Node, step: &Step| {
+    let follow = |node: &mut Node, step: &Operation| {
         let changed = node.take(step).unwrap();
         node.follow(&changed).unwrap()
     };
-    assert!(follow(&mut node, &Step::Put(1, false, 5)), "its first segment is in fcbb:0:1::/48");
-    assert!(!follow(&mut node, &Step::Put(6, false, 2)), "a longer route to the first segment of another");
-    assert!(!follow(&mut node, &Step::Put(0, false, 1)), "everything is inside of the default route");
-    assert!(follow(&mut node, &Step::Put(2, false, 7)), "its first segment follows the default route");
-    assert!(!follow(&mut node, &Step::Put(3, false, 15)), "it begins with an own SID, and is refused");
-    assert!(!follow(&mut node, &Step::Put(4, false, 1)), "what is refused may be so because of this");
+    assert!(follow(&mut node, &Operation::Put(1, false, 5)), "its first segment is in fcbb:0:1::/48");
+    assert!(!follow(&mut node, &Operation::Put(6, false, 2)), "a longer route to the first segment of another");
+    assert!(!follow(&mut node, &Operation::Put(0, false, 1)), "everything is inside of the default route");
+    assert!(follow(&mut node, &Operation::Put(2, false, 7)), "its first segment follows the default route");
+    assert!(!follow(&mut node, &Operation::Put(3, false, 15)), "it begins with an own SID, and is refused");
+    assert!(!follow(&mut node, &Operation::Put(4, false, 1)), "what is refused may be so because of this");
 }

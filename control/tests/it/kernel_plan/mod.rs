@@ -6,7 +6,7 @@ mod rules;
 
 use srv6d_config::{self as config, Config};
 use srv6d_plan::{Device, Environment, KernelNeighbor};
-use srv6d_srv6::model::Mac;
+use srv6d_srv6::desired::Mac;
 
 const FILE: &str = r#"
 [node]

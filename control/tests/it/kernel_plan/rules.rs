@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 use proptest::prelude::*;
 use srv6d_kernel_routes::{Messages, Routes};
 use srv6d_plan::{self as plan, Environment, Plan};
-use srv6d_srv6::model::{RouteAction, TableId};
+use srv6d_srv6::desired::{RouteAction, TableId};
 
 use super::{config, environment};
 use crate::netlink::{BLACKHOLE, Route, attribute, number, octets, rule};

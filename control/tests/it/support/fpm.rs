@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use serde_json::Value;
-use srv6d_fpm::{Event, Frames, RouteKey, decode, messages};
+use srv6d_fpm::{Event, FrameReader, RouteKey, decode, messages};
 
 use super::rig::{Rig, wait_for};
 
@@ -46,7 +46,7 @@ impl Client {
         let (input, mut output) = (child.stdin.take(), child.stdout.take().unwrap());
         let (sender, answers) = channel();
         thread::spawn(move || {
-            let (mut frames, mut buffer) = (Frames::default(), [0; 4096]);
+            let (mut frames, mut buffer) = (FrameReader::default(), [0; 4096]);
             while let Ok(read @ 1..) = output.read(&mut buffer) {
                 frames.push(&buffer[..read]);
                 while let Some(payload) = frames.next_frame().unwrap() {

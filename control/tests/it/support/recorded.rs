@@ -1,6 +1,6 @@
 //! The recorded state of a real daemon from the files `recorded/TOPIC.json`.
 
-use srv6d_api::state::{EmulatedRow, SourceView, State};
+use srv6d_api::state::{EmulatedStatus, SourceView, State};
 use srv6d_api::{Response, decode};
 
 macro_rules! recorded {
@@ -25,7 +25,7 @@ pub fn state(sources: Vec<SourceView>) -> State {
 }
 
 /// Returns the recorded row of an emulated port.
-pub fn emulated() -> EmulatedRow {
+pub fn emulated() -> EmulatedStatus {
     let ports = recorded!("ports", Ports);
     ports.into_iter().find_map(|port| port.emulated).unwrap_or_else(|| unreachable!("no port is emulated"))
 }

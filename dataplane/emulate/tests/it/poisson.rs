@@ -1,6 +1,6 @@
 //! A link under packets that come at random, as queueing theory has it.
 
-use srv6d_emulate::{Chance, Draws, Ecn, Emulation, NonEct, Offered, Port, Time};
+use srv6d_emulate::{Chance, Draws, Ecn, EmulatedLink, Emulation, NonEct, Offered, Time};
 
 /// Length of the frames in bytes, and their time on a link of 100 Mbit/s in picoseconds.
 const LEN: usize = 1530;
@@ -17,7 +17,7 @@ struct Outcome {
 
 fn run(load: f64) -> Outcome {
     let ecn = Ecn { min: 30_000, max: 120_000, probability: Chance::of(0.2), non_ect: NonEct::Drop };
-    let mut port = Port::new(Emulation { ecn: Some(ecn), ..Emulation::of_rate(100_000_000) }, 0);
+    let mut port = EmulatedLink::new(Emulation { ecn: Some(ecn), ..Emulation::of_rate(100_000_000) }, 0);
     let mut draws = Draws::named("poisson");
     let (mut now, mut depths) = (0.0, 0.0);
     for _ in 0..PACKETS {

@@ -1,7 +1,7 @@
 //! What holds for every sequence of packets, settings and times.
 
 use proptest::prelude::*;
-use srv6d_emulate::{Chance, Ecn, Emulation, NonEct, Offered, Port, Time};
+use srv6d_emulate::{Chance, Ecn, EmulatedLink, Emulation, NonEct, Offered, Time};
 
 /// What happens to a port, after so many picoseconds.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ proptest! {
 
     #[test]
     fn every_packet_ends_in_one_place_in_order_and_not_too_early(first in settings(), events in events()) {
-        let mut port = Port::new(first, 0);
+        let mut port = EmulatedLink::new(first, 0);
         let (mut now, mut number, mut refused, mut left) = (0, 0_u64, 0, Vec::new());
         for (pause, event) in events {
             now += pause;
@@ -90,7 +90,7 @@ proptest! {
     #[test]
     fn the_rate_is_exact(settings in settings(), packets in proptest::collection::vec((0..200_000_000_u128, 14..9018_usize), 1..200)) {
         let settings = Emulation { ecn: None, loss: Chance::NEVER, ..settings };
-        let mut port = Port::new(settings, 0);
+        let mut port = EmulatedLink::new(settings, 0);
         let (mut now, mut begin, mut bits) = (0, 0, 0_u128);
         for (pause, len) in packets {
             now += pause;

@@ -1,6 +1,6 @@
 //! What an emulated port does with single packets: times, marks, drops, changes of its settings.
 
-use srv6d_emulate::{Chance, Draws, Ecn, Emulation, NonEct, Offered, Port, Refusal, Time};
+use srv6d_emulate::{Chance, Draws, Ecn, EmulatedLink, Emulation, NonEct, Offered, Refusal, Time};
 
 const MS: Time = 1_000_000_000;
 const ECT0: u8 = 2;
@@ -11,13 +11,13 @@ fn offered(len: usize, ecn: u8) -> Offered {
 }
 
 /// Offers a packet that carries its own number. Returns why it does not go on.
-fn offer(port: &mut Port<u32>, now: Time, len: usize, number: u32) -> Option<Refusal> {
+fn offer(port: &mut EmulatedLink<u32>, now: Time, len: usize, number: u32) -> Option<Refusal> {
     port.offer(now, offered(len, ECT0), number, |_| ()).err().map(|(_, refusal)| refusal)
 }
 
 /// Fills the queue to this depth in bytes.
-fn filled(settings: Emulation, depth: usize) -> Port<u32> {
-    let mut port = Port::new(Emulation { ecn: None, overhead: 0, queue: u64::MAX, ..settings }, 0);
+fn filled(settings: Emulation, depth: usize) -> EmulatedLink<u32> {
+    let mut port = EmulatedLink::new(Emulation { ecn: None, overhead: 0, queue: u64::MAX, ..settings }, 0);
     assert_eq!(offer(&mut port, 0, depth, 0), None);
     port.change(settings, 0);
     assert_eq!(port.depth(0), depth as u64);
@@ -26,7 +26,7 @@ fn filled(settings: Emulation, depth: usize) -> Port<u32> {
 
 #[test]
 fn packets_wait_for_those_in_front_of_them() {
-    let mut port = Port::new(Emulation::of_rate(100_000_000), 0);
+    let mut port = EmulatedLink::new(Emulation::of_rate(100_000_000), 0);
     let steps = [
         (0, 1514, 0, 123_040_000),
         (0, 1514, 1538, 246_080_000),
@@ -43,10 +43,10 @@ fn packets_wait_for_those_in_front_of_them() {
 #[test]
 fn what_a_division_leaves_is_not_lost() {
     let settings = |rate| Emulation { queue: u64::MAX, packets: usize::MAX, ..Emulation::of_rate(rate) };
-    let mut port = Port::new(settings(97_000_003), 0);
+    let mut port = EmulatedLink::new(settings(97_000_003), 0);
     (0..1000).for_each(|number| assert_eq!(offer(&mut port, 0, 1514, number), None));
     assert_eq!(port.free_at(), 126_845_356_901);
-    let mut port = Port::new(settings(97_000_003), 0);
+    let mut port = EmulatedLink::new(settings(97_000_003), 0);
     for number in 0..1_000_000 {
         let now = port.free_at();
         assert_eq!(offer(&mut port, now, 1514, number), None);
@@ -58,7 +58,7 @@ fn what_a_division_leaves_is_not_lost() {
 #[test]
 fn the_time_does_not_end_after_half_a_year() {
     let year = 365 * 86_400 * 1000 * MS;
-    let mut port = Port::new(Emulation::of_rate(100_000_000), 0);
+    let mut port = EmulatedLink::new(Emulation::of_rate(100_000_000), 0);
     assert_eq!(offer(&mut port, year, 1514, 0), None);
     assert_eq!(port.free_at(), year + 123_040_000);
     assert_eq!(port.release(year + 123_039_999), None);
@@ -68,7 +68,7 @@ fn the_time_does_not_end_after_half_a_year() {
 #[test]
 fn a_full_queue_refuses_by_bytes_and_by_packets() {
     let bytes = Emulation { queue: 3076, ..Emulation::of_rate(1_000_000) };
-    let mut port = Port::new(bytes, 0);
+    let mut port = EmulatedLink::new(bytes, 0);
     assert_eq!([0, 1, 2].map(|number| offer(&mut port, 0, 1514, number)), [None, None, Some(Refusal::QueueFull)]);
     assert_eq!((port.counts().peak_queue, port.counts().queue_full), (3076, 1));
     // A byte takes eight microseconds, and one that is on its way counts no more.
@@ -76,7 +76,7 @@ fn a_full_queue_refuses_by_bytes_and_by_packets() {
     assert_eq!(offer(&mut port, 1537 * 8_000_000 + 1, 1514, 3), None);
 
     let packets = Emulation { packets: 8, delay: 1_000_000, ..Emulation::of_rate(1_000_000_000) };
-    let mut port = Port::new(packets, 0);
+    let mut port = EmulatedLink::new(packets, 0);
     let refused = (0..9).filter(|&number| offer(&mut port, 0, 60, number).is_some()).count();
     assert_eq!((refused, port.len()), (1, 8), "those in the delay count too");
 }
@@ -136,12 +136,12 @@ fn equal_limits_of_marking_are_one_step() {
 
 #[test]
 fn a_lost_packet_has_used_the_link() {
-    let mut port = Port::new(Emulation { loss: Chance::ALWAYS, ..Emulation::of_rate(100_000_000) }, 0);
+    let mut port = EmulatedLink::new(Emulation { loss: Chance::ALWAYS, ..Emulation::of_rate(100_000_000) }, 0);
     let offered = Offered { len: 1514, ecn: 0, draws: [0, u32::MAX] };
     assert_eq!(port.offer(0, offered, 0, |_| ()), Err((0, Refusal::WireLoss)));
     assert_eq!((port.free_at(), port.len(), port.counts().wire_loss, port.counts().sent), (123_040_000, 0, 1, 1));
     let third = Emulation { loss: Chance::of(1.0 / 3.0), ..Emulation::of_rate(1_000_000_000_000) };
-    let (mut port, mut draws) = (Port::new(third, 0), Draws::named("eth2"));
+    let (mut port, mut draws) = (EmulatedLink::new(third, 0), Draws::named("eth2"));
     for number in 0..30_000_u32 {
         let now = Time::from(number) * MS;
         let _ = port.offer(now, Offered { draws: draws.pair(), ..offered }, number, |_| ());
@@ -153,7 +153,7 @@ fn a_lost_packet_has_used_the_link() {
 
 #[test]
 fn a_port_that_is_down_takes_nothing_and_counts_what_it_had() {
-    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
+    let mut port = EmulatedLink::new(Emulation::of_rate(1_000_000), 0);
     (0..5).for_each(|number| assert_eq!(offer(&mut port, 0, 60, number), None));
     port.set_up(false);
     assert_eq!(port.drop_all(1).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -167,7 +167,7 @@ fn a_port_that_is_down_takes_nothing_and_counts_what_it_had() {
 #[test]
 fn other_settings_keep_packets_and_their_order() {
     let slow = Emulation { delay: 10_000_000, ..Emulation::of_rate(1_000_000) };
-    let mut port = Port::new(slow, 0);
+    let mut port = EmulatedLink::new(slow, 0);
     (0..4).for_each(|number| assert_eq!(offer(&mut port, 0, 101, number), None)); // a millisecond each
     let now = MS + MS / 2;
     port.change(Emulation { delay: 1_000_000, ..Emulation::of_rate(10_000_000) }, now);
@@ -186,7 +186,7 @@ fn other_settings_keep_packets_and_their_order() {
 
 #[test]
 fn a_port_without_emulation_gives_its_packets_back() {
-    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
+    let mut port = EmulatedLink::new(Emulation::of_rate(1_000_000), 0);
     (0..3).for_each(|number| assert_eq!(offer(&mut port, 0, 60, number), None));
     assert_eq!(port.take_all(0).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!((port.len(), port.counts().port_down, port.next_release()), (0, 0, None));
@@ -194,7 +194,7 @@ fn a_port_without_emulation_gives_its_packets_back() {
 
 #[test]
 fn the_load_is_the_share_of_busy_time() {
-    let mut port = Port::new(Emulation::of_rate(1_000_000), 0);
+    let mut port = EmulatedLink::new(Emulation::of_rate(1_000_000), 0);
     assert_eq!((port.load(0), port.next_sample()), (0, None));
     // 100 packets of a millisecond, one every two milliseconds
     for number in 0..100 {

@@ -14,7 +14,7 @@ use srv6d_wire::{Extent, checksum};
 
 use super::*;
 use crate::carrier::SegmentList;
-use crate::model::{
+use crate::desired::{
     Behavior, Block, Desired, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Route, RouteAction, Steer, TableId,
     Tunnel, UnknownSid,
 };
@@ -147,7 +147,10 @@ fn tables_with(routes: Vec<Route>, dscp: DscpMode, ecn_compat: bool, guards: Gua
     };
     let desired = Desired {
         ports: ["a", "b", "b.100", "c", "d"].iter().zip(0..).map(port).collect(),
-        policy: crate::model::Policy { domain_sources: domain.collect(), ..crate::model::Policy::default() },
+        policy: crate::desired::NodePolicy {
+            domain_sources: domain.collect(),
+            ..crate::desired::NodePolicy::default()
+        },
         tunnel: Tunnel { source: Some(address(0x2001_0db8, [1])), dscp, ecn_compat, ..Tunnel::default() },
         blocks: vec![Block { prefix: "fcbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         sids: sids(),

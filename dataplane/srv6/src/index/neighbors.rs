@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use super::{Changed, Index, MOST_PATHS, OpLog, RebuildReason};
 use crate::build::{BuildError, Rank, key};
+use crate::desired::{Behavior, Desired, Hop, NeighborChange, PortId, TableId};
 use crate::lpm::Key;
-use crate::model::{Behavior, Desired, Hop, NeighborChange, PortId, TableId};
 use crate::tables::{Adjacency, Tables, Target};
 use crate::tally::Slots;
 

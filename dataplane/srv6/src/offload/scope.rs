@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 
 use crate::build::{Entries, Rank, key, sid_tables};
+use crate::desired::{Behavior, Desired, LocalSid, TableId};
 use crate::lpm::{Key, Prefixes, Value};
-use crate::model::{Behavior, Desired, LocalSid, TableId};
 use crate::tables::{MAIN, VrfIndex};
 
 /// Largest number of prefixes. Beyond it those inside steered prefixes are left out, and workers encapsulate, because

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use etherparse::{Icmpv6Type, PacketBuilder, icmpv6};
 
 use super::*;
-use crate::model::{
-    Block, Hop, Mac, Path, Policy, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
+use crate::desired::{
+    Block, Hop, Mac, NodePolicy, Path, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 use crate::{DropReason, SlowState, Tally, Verdict, forward_one};
 
@@ -48,7 +48,7 @@ fn desired() -> Desired {
             ..Port::fabric("p0", 0, MAC, 1500)
         }],
         tunnel: Tunnel { source: Some(ip(TUNNEL)), ..Tunnel::default() },
-        policy: Policy::default(),
+        policy: NodePolicy::default(),
         blocks: vec![Block { prefix: "fcbb:bbbb::/32".parse().unwrap(), unknown: Some(UnknownSid::Drop) }],
         steers: vec![
             steer("4000::/16", vec![path("carrier", &["fcbb:bbbb:2:3::"])]),

@@ -6,7 +6,7 @@ use srv6d_wire::srh::{self, Routing};
 use srv6d_wire::{ipv4, ipv6, protocol};
 
 use super::{Layer, Out, SlowPath, ip};
-use crate::model::Role;
+use crate::desired::Role;
 use crate::reason::DropReason;
 use crate::tables::Target;
 

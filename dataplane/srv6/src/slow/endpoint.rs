@@ -5,8 +5,8 @@ use srv6d_wire::srh::{self};
 
 use super::headers::{Cursor, ROUTING_TYPE, Stop, removed};
 use super::{Egress, Layer, MAX_NESTING, Out, SlowPath, SrhEdit, ip, tell};
+use crate::desired::{Csid, DscpMode, DtFamily};
 use crate::icmp::Notice;
-use crate::model::{Csid, DscpMode, DtFamily};
 use crate::reason::DropReason;
 use crate::tables::{Action, MAIN, Sid, VrfIndex};
 use crate::trail::Event;

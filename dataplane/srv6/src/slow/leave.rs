@@ -6,9 +6,9 @@ use srv6d_fib::BY_HASH;
 use srv6d_wire::{ipv4, ipv6, protocol};
 
 use super::{Egress, Out, SlowPath, hop_limit, ip, tell};
+use crate::desired::{PortId, Role};
 use crate::flow::{self, FlowHash};
 use crate::icmp::Notice;
-use crate::model::{PortId, Role};
 use crate::reason::DropReason;
 use crate::tables::{Adjacency, CrossConnect, PathEntry, Tables};
 use crate::trail::Event;

@@ -1,13 +1,13 @@
-//! Marks the ways that lie in SID blocks, so that a port that guards SIDs can decide by the way alone.
+//! Marks the prefixes that lie in SID blocks, so that a port that guards SIDs can decide by the row alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_fib::{WAY_IN_SID_SPACE, WayRow};
+use srv6d_fib::{PREFIX_IN_SID_SPACE, PrefixRow};
 
-/// Ways by network and prefix length.
-type Rows = BTreeMap<(u128, u8), WayRow>;
+/// Rows by network and prefix length.
+type Rows = BTreeMap<(u128, u8), PrefixRow>;
 
-/// Marks every way that lies in a block. A block inside a way gets a way of its own, which leads to the same target, so
+/// Marks every prefix that lies in a block. A block inside a prefix gets a row of its own, which leads to the same target, so
 /// that packets to the block can be told from others.
 pub(super) fn mark(rows: &mut Rows, blocks: &BTreeSet<(u128, u8)>) {
     for &(block, len) in blocks {
@@ -15,19 +15,19 @@ pub(super) fn mark(rows: &mut Rows, blocks: &BTreeSet<(u128, u8)>) {
             rows.entry((block, len)).or_insert(around);
         }
         let last = block | u128::MAX.checked_shr(len.into()).unwrap_or(0);
-        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.flags |= WAY_IN_SID_SPACE);
+        rows.range_mut((block, len)..=(last, 128)).for_each(|(_, row)| row.flags |= PREFIX_IN_SID_SPACE);
     }
 }
 
-/// Returns the way with the longest prefix that contains this one.
-fn around(rows: &Rows, prefix: u128, len: u8) -> Option<WayRow> {
+/// Returns the row with the longest prefix that contains this one.
+fn around(rows: &Rows, prefix: u128, len: u8) -> Option<PrefixRow> {
     let mask = |len: u8| u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
     (0..=len).rev().find_map(|len| rows.get(&(prefix & mask(len), len))).copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use srv6d_fib::WAY_HERE;
+    use srv6d_fib::PREFIX_HAS_TARGET;
 
     use super::*;
 
@@ -35,8 +35,11 @@ mod tests {
         (text.parse::<std::net::Ipv6Addr>().map_or(0, std::net::Ipv6Addr::to_bits), len)
     }
 
-    fn row(target: u32, in_sid_space: u32) -> WayRow {
-        WayRow { target, flags: if in_sid_space == 1 { WAY_HERE | WAY_IN_SID_SPACE } else { WAY_HERE } }
+    fn row(target: u32, in_sid_space: u32) -> PrefixRow {
+        PrefixRow {
+            target,
+            flags: if in_sid_space == 1 { PREFIX_HAS_TARGET | PREFIX_IN_SID_SPACE } else { PREFIX_HAS_TARGET },
+        }
     }
 
     #[test]
@@ -49,7 +52,7 @@ mod tests {
             (prefix("fcbc:0:ffff:ffff:ffff:ffff:ffff:ffff", 128), row(5, 0)),
             (prefix("fcbd::", 32), row(6, 0)),
         ]);
-        // The blocks: one with a way of its own, one without, one inside another block, and one that nothing leads to.
+        // The blocks: one with a row of its own, one without, one inside another block, and one that nothing leads to.
         let blocks = [("fcbc::", 32), ("fcbb::", 32), ("fcbb:0:8000::", 33), ("4000::", 3)];
         mark(&mut rows, &blocks.into_iter().map(|(text, len)| prefix(text, len)).collect());
         let expected = Rows::from([
@@ -69,6 +72,6 @@ mod tests {
     fn everything_may_be_a_block() {
         let mut rows = Rows::from([(prefix("::", 0), row(1, 0)), (prefix("8000::", 1), row(2, 0))]);
         mark(&mut rows, &BTreeSet::from([(0, 0)]));
-        assert!(rows.values().all(|row| row.flags & WAY_IN_SID_SPACE != 0) && rows.len() == 2);
+        assert!(rows.values().all(|row| row.flags & PREFIX_IN_SID_SPACE != 0) && rows.len() == 2);
     }
 }

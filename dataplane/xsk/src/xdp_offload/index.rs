@@ -1,8 +1,8 @@
-//! The index of locator blocks, which finds the way of a uSID without a walk down the trie.
+//! The index of locator blocks, which finds the row of a uSID without a walk down the trie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_fib::{BLOCKS, BlockRow, USIDS, WAY_IN_TRIE, WayRow};
+use srv6d_fib::{BLOCKS, BlockRow, PREFIX_IN_TRIE, PrefixRow, USIDS};
 
 use super::TO_WORKER;
 
@@ -15,13 +15,13 @@ const USID: u8 = 48;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) blocks: BTreeMap<u32, BlockRow>,
-    pub(super) usids: BTreeMap<u32, WayRow>,
+    pub(super) usids: BTreeMap<u32, PrefixRow>,
 }
 
 impl Index {
     /// Makes an index for the first blocks with SIDs that shift. A block with a prefix length between block and uSID
     /// gets none: that prefix would fill thousands of entries.
-    pub(super) fn of(rows: &BTreeMap<(u128, u8), WayRow>, is_shift: impl Fn(&WayRow) -> bool) -> Self {
+    pub(super) fn of(rows: &BTreeMap<(u128, u8), PrefixRow>, is_shift: impl Fn(&PrefixRow) -> bool) -> Self {
         let mut index = Self::default();
         let between = rows.keys().filter(|(_, len)| (BLOCK + 1..USID).contains(len));
         let uneven: BTreeSet<u128> = between.map(|&(bits, _)| block(bits)).collect();
@@ -34,18 +34,18 @@ impl Index {
         index
     }
 
-    fn add(&mut self, rows: &BTreeMap<(u128, u8), WayRow>, number: u32, block: u128) {
+    fn add(&mut self, rows: &BTreeMap<(u128, u8), PrefixRow>, number: u32, block: u128) {
         let first = block << (128 - BLOCK);
         let covering = |len: u8| rows.get(&(first & mask(len), len));
-        let way = (0..=BLOCK).rev().find_map(covering).copied().unwrap_or(TO_WORKER);
+        let row = (0..=BLOCK).rev().find_map(covering).copied().unwrap_or(TO_WORKER);
         let prefix = u32::try_from(block).unwrap_or(0);
-        self.blocks.insert(number, BlockRow { prefix, is_used: 1, way });
+        self.blocks.insert(number, BlockRow { prefix, is_used: 1, covering: row });
         let last = first | u128::MAX >> BLOCK;
         for (&(bits, len), row) in rows.range((first, BLOCK + 1)..=(last, 128)).filter(|((_, len), _)| *len > BLOCK) {
             let usid = u32::try_from(bits >> (128 - USID) & u128::from(USIDS - 1)).unwrap_or(0);
             let at = number * USIDS + usid;
             if len > USID {
-                self.usids.insert(at, WayRow { flags: WAY_IN_TRIE, ..WayRow::default() });
+                self.usids.insert(at, PrefixRow { flags: PREFIX_IN_TRIE, ..PrefixRow::default() });
             } else {
                 self.usids.entry(at).or_insert(*row);
             }
@@ -64,12 +64,12 @@ fn mask(len: u8) -> u128 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
-    use srv6d_fib::{TARGET_INDEX_BITS, TARGET_SID, TARGET_STEER, WAY_HERE};
+    use srv6d_fib::{PREFIX_HAS_TARGET, TARGET_INDEX_BITS, TARGET_SID, TARGET_STEER};
 
     use super::*;
 
-    fn row(target: u32) -> WayRow {
-        WayRow { target, flags: WAY_HERE }
+    fn row(target: u32) -> PrefixRow {
+        PrefixRow { target, flags: PREFIX_HAS_TARGET }
     }
 
     fn prefix(text: &str, len: u8) -> (u128, u8) {
@@ -98,9 +98,10 @@ mod tests {
         ]);
         let index = Index::of(&rows, |row| row.target >> TARGET_INDEX_BITS == TARGET_SID);
         let blocks: Vec<_> =
-            index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.way.target)).collect();
+            index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.covering.target)).collect();
         assert_eq!(blocks, [(0, 0xfcbb_0000, 2), (1, 0xfcbb_0002, 1)]);
-        let usids: Vec<_> = index.usids.iter().map(|(at, row)| (*at, row.flags == WAY_IN_TRIE, row.target)).collect();
+        let usids: Vec<_> =
+            index.usids.iter().map(|(at, row)| (*at, row.flags == PREFIX_IN_TRIE, row.target)).collect();
         let expected = [
             (0, false, 7),
             (1, false, 3),

@@ -7,7 +7,7 @@ use aya::maps::{
 };
 use srv6d_fib::{
     BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KernelEndRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow,
-    SidRow, WayRow,
+    PrefixRow, SidRow,
 };
 use zerocopy::transmute;
 
@@ -36,7 +36,7 @@ macro_rules! rows {
     };
 }
 
-rows!(NodeRow, PortRow, BlockRow, WayRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
+rows!(NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
 
 /// A table of two generations.
 pub(super) struct Table<R: Row> {
@@ -100,8 +100,8 @@ pub(super) struct Maps {
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
     pub(super) blocks: Table<BlockRow>,
-    pub(super) usids: Table<WayRow>,
-    pub(super) ways: LpmTrie<MapData, KeyBytes, <WayRow as Row>::Bytes>,
+    pub(super) usids: Table<PrefixRow>,
+    pub(super) prefixes: LpmTrie<MapData, KeyBytes, <PrefixRow as Row>::Bytes>,
     pub(super) sources: LpmTrie<MapData, KeyBytes, u32>,
     pub(super) sids: Table<SidRow>,
     pub(super) steers: Table<GroupRow>,
@@ -133,7 +133,7 @@ impl Maps {
             ports: Table::take(ebpf, "ports")?,
             blocks: Table::take(ebpf, "blocks")?,
             usids: Table::take(ebpf, "usids")?,
-            ways: ebpf.take_map("ways")?.try_into().ok()?,
+            prefixes: ebpf.take_map("prefixes")?.try_into().ok()?,
             sources: ebpf.take_map("sources")?.try_into().ok()?,
             sids: Table::take(ebpf, "sids")?,
             steers: Table::take(ebpf, "steers")?,

@@ -3,7 +3,7 @@
 use srv6d_pack::Setup;
 use srv6d_runner::kernel::KernelNode;
 
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// A Linux kernel that `iproute2` configures as a node of the conformance pack, in network namespaces of its own.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Engine for Kernel {
         Ok(self.node.is_some())
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let (_, node) = self.node.as_mut().ok_or("no node")?;
         let name = self.names.get(usize::from(port)).ok_or("no such port")?;
         let sent = node.forward(name, frame)?;
@@ -38,7 +38,7 @@ impl Engine for Kernel {
             port.and_then(|port| u16::try_from(port).ok()).ok_or_else(|| format!("no port {name}"))
         };
         let frames = sent.into_iter().map(|(name, frame)| Ok((device(&name)?, frame)));
-        frames.collect::<Result<_, String>>().map(Answer::Frames)
+        frames.collect::<Result<_, String>>().map(Treatment::Frames)
     }
 }
 

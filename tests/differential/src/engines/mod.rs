@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use srv6d_model::{Counted, Counts};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{Slots, Tables, Tally};
 

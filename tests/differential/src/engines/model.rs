@@ -1,9 +1,9 @@
 //! The naive forwarder.
 
 use srv6d_model::outcomes;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// The naive forwarder of `srv6d-model`, written from the RFCs.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Engine for Model {
         Ok(true)
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
-        Ok(Answer::Outcomes(outcomes(&self.0, port, frame)))
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
+        Ok(Treatment::Outcomes(outcomes(&self.0, port, frame)))
     }
 }

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use srv6d_dataplane::io::{Buffers, Io};
 use srv6d_dataplane::look_ups;
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_model::Outcome;
 use srv6d_srv6::{LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
 
 use super::{APART, Compiled, counts};
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// The fast path of the worker, with its destination cache.
 #[derive(Debug)]
@@ -35,22 +35,22 @@ impl Engine for FastPath {
     }
 
     /// The frame is left if it is not plain; then it must be as it was.
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
-        let mut frames = [Frame::new(frame)];
+        let mut frames = [MemoryFrame::new(frame)];
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(&io), &mut frames);
         let mut left = None;
         let leave = |leaving| left = Some(leaving);
         let written = write_burst(tables, &tally, &Buffers(&io), &mut frames, found, &mut inside, leave);
-        let bytes = frames.first().map(Frame::bytes).unwrap_or_default();
+        let bytes = frames.first().map(MemoryFrame::bytes).unwrap_or_default();
         let counts = counts(slots, &tally);
         match (written, left) {
-            (0, None) if bytes == frame && counts.is_empty() => Ok(Answer::Left),
+            (0, None) if bytes == frame && counts.is_empty() => Ok(Treatment::Left),
             (1, Some(leaving)) if leaving.packets == 1 && leaving.bytes == bytes.len() => {
                 let verdict = Verdict::Tx(leaving.device);
-                Ok(Answer::Outcomes(vec![Outcome { verdict, frame: bytes, counts }]))
+                Ok(Treatment::Outcomes(vec![Outcome { verdict, frame: bytes, counts }]))
             }
             _ => Err(format!("{written} frames written, {left:?}, {counts:?}: {bytes:02x?}")),
         }
@@ -80,11 +80,11 @@ impl Engine for SlowPath {
         Ok(self.compiled.is_some())
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
         let io = Memory::default();
-        let mut frame = Frame::new(frame);
+        let mut frame = MemoryFrame::new(frame);
         self.now += APART;
         let (mut packet, further) = io.packet_and_further(&mut frame);
         let verdict = slow_path(tables, &tally, &mut self.state, self.now, port, &mut packet, &further);
@@ -92,6 +92,6 @@ impl Engine for SlowPath {
         drop(further);
         io.place(&mut frame, at, keep_tail);
         let counts = counts(slots, &tally);
-        Ok(Answer::Outcomes(vec![Outcome { verdict, frame: frame.bytes(), counts }]))
+        Ok(Treatment::Outcomes(vec![Outcome { verdict, frame: frame.bytes(), counts }]))
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use srv6d_dataplane::memory::{Frame, Memory};
+use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{Snapshot, Step, Totals, WorkerCounters};
 use srv6d_model::Outcome;
-use srv6d_srv6::model::{Desired, PortId};
+use srv6d_srv6::desired::{Desired, PortId};
 use srv6d_srv6::{DropReason, Slots, Tally, Verdict};
 
 use super::{APART, Compiled, counts};
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// The worker: fast path and slow path, as its step chooses. What it has cached for other frames or for other tables must
 /// not change any result.
@@ -58,10 +58,10 @@ impl Engine for Worker {
         Ok(true)
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let mut io = Memory::new(self.desired.ports.len());
         if let Some(socket) = io.port(usize::from(port)) {
-            socket.rx.push_back(Frame::new(frame));
+            socket.rx.push_back(MemoryFrame::new(frame));
         }
         let tally = Arc::new(Tally::new(&self.slots));
         self.snapshot.tallies = vec![Arc::clone(&tally)];
@@ -86,7 +86,7 @@ impl Engine for Worker {
         }
         let bytes = sent.map(|(_, frame)| frame).or_else(|| io.recycled.pop());
         let frame = bytes.map(|frame| frame.bytes()).unwrap_or_default();
-        Ok(Answer::Outcomes(vec![Outcome { verdict, frame, counts: counts(&self.slots, &tally) }]))
+        Ok(Treatment::Outcomes(vec![Outcome { verdict, frame, counts: counts(&self.slots, &tally) }]))
     }
 
     /// The first two times the worker searches for the destination, because after a miss the cache is bypassed for one

@@ -2,12 +2,12 @@
 
 use srv6d_model::{Counts, Outcome};
 use srv6d_runner::front::Front;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::{Slots, Tables};
 use srv6d_xsk::xdp_offload::PacketCount;
 
 use super::{Kind, named};
-use crate::engine::{Answer, Engine, Node};
+use crate::engine::{Engine, Node, Treatment};
 
 /// The program, run by `BPF_PROG_TEST_RUN`. It forwards only what comes in by ports that ask for it in the state.
 #[derive(Debug)]
@@ -51,14 +51,14 @@ impl Engine for XdpProgram {
         Ok(true)
     }
 
-    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Answer, String> {
+    fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let before = self.counts();
-        let Some((verdict, frame)) = self.front.forward(port, frame)? else { return Ok(Answer::Left) };
+        let Some((verdict, frame)) = self.front.forward(port, frame)? else { return Ok(Treatment::Left) };
         let grown = |(counted, now): (_, (u64, u64))| {
             let was = before.get(&counted).copied().unwrap_or_default();
             (counted, (now.0 - was.0, now.1 - was.1))
         };
         let counts = self.counts().into_iter().map(grown).filter(|&(_, grown)| grown != (0, 0)).collect();
-        Ok(Answer::Outcomes(vec![Outcome { verdict, frame, counts }]))
+        Ok(Treatment::Outcomes(vec![Outcome { verdict, frame, counts }]))
     }
 }

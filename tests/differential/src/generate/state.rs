@@ -10,9 +10,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
-    Balance, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, HostPort, LocalSid, Mac, Path, Policy,
-    Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
+use srv6d_srv6::desired::{
+    Balance, Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, HostPort, LocalSid, Mac, NodePolicy,
+    Path, Port, PortId, Role, Route, RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };
 
 use super::addresses::{
@@ -162,14 +162,14 @@ fn dscp() -> impl Strategy<Value = DscpMode> {
     prop_oneof![Just(DscpMode::Uniform), (0u8..64).prop_map(DscpMode::Pipe)]
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
+fn policy() -> impl Strategy<Value = NodePolicy> {
     let domain = option::weighted(0.1, vec(source_prefix(), 1..3));
     let unreachable = prop::bool::weighted(0.3);
     let rate = prop_oneof![9 => Just(100u32), 1 => Just(0)];
     (rate, unreachable, any::<[bool; 4]>(), domain, any::<u64>()).prop_map(
         |(icmp_per_second, icmp_unreachable, flags, domain, hash_seed)| {
             let [srh_lenient, ua_last_forward, dt_argument_accept, vrf_sids] = flags;
-            Policy {
+            NodePolicy {
                 icmp_per_second,
                 icmp_unreachable,
                 srh_lenient,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use srv6d_config::Config;
 use srv6d_daemon::fpm::{Placed, Snapshot};
-use srv6d_fpm::{Announced, Dialect, Event, FrameError, Frames, Rib, decode, messages, offloaded};
+use srv6d_fpm::{Announced, Dialect, Event, FrameError, FrameReader, Rib, decode, messages, offloaded};
 
 use super::{bytes, environment, node, planned};
 
@@ -45,7 +45,7 @@ impl Said {
     /// Reads a stream in pieces, as a socket would return it.
     fn read(stream: &[u8], piece: usize) -> Self {
         let mut said = Self { events: Vec::new(), dialect: Dialect::Stock, end: None };
-        let mut frames = Frames::default();
+        let mut frames = FrameReader::default();
         for received in stream.chunks(piece) {
             frames.push(received);
             if let Err(end) = said.take(&mut frames) {
@@ -56,7 +56,7 @@ impl Said {
         said
     }
 
-    fn take(&mut self, frames: &mut Frames) -> Result<(), FrameError> {
+    fn take(&mut self, frames: &mut FrameReader) -> Result<(), FrameError> {
         while let Some(payload) = frames.next_frame()? {
             for message in messages(payload) {
                 match decode(message?) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Message, Messages, RouteKey, Routes};
 use srv6d_plan::{self as plan, Environment, Plan, Sources};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 use super::{bytes, compiled, environment, node, planned};
 

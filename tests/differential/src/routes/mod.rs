@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use srv6d_config::{self as config, Config};
 use srv6d_plan::{self as plan, Device, Environment, KernelNeighbor, Plan};
-use srv6d_srv6::model::{Mac, TableId};
+use srv6d_srv6::desired::{Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
 /// Configuration with two ports, a SID and a route, so that learned routes meet configured ones.

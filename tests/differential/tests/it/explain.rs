@@ -10,12 +10,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use srv6d_dataplane::explain::{Explained, explain};
 use srv6d_differential::describe;
-use srv6d_differential::engine::{Answer, Engine, Node};
+use srv6d_differential::engine::{Engine, Node, Treatment};
 use srv6d_differential::engines::{FastPath, Worker};
 use srv6d_differential::generate::{frames, state};
 use srv6d_model::Outcome;
 use srv6d_runner::{apply, desired, environment};
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::trail::{MatchKind, TrailStep};
 use srv6d_srv6::{DropReason, Slots, Tables, Verdict};
 
@@ -39,7 +39,7 @@ impl Engines {
         assert!(self.worker.go_over(node).unwrap() && self.fast.go_over(node).unwrap());
         let answer = self.worker.forward(port, frame).unwrap();
         let Outcome { verdict, frame: bytes, .. } = answer.outcome().unwrap();
-        let is_plain = self.fast.forward(port, frame).unwrap() != Answer::Left;
+        let is_plain = self.fast.forward(port, frame).unwrap() != Treatment::Left;
         let input = || format!("{}{}", describe::state(desired), describe::input(desired, port, frame));
         assert_eq!((explained.verdict, explained.is_plain), (*verdict, is_plain), "{}", input());
         assert_eq!(&explained.bytes, bytes, "{verdict:?}{}", input());

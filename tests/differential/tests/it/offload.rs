@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 use srv6d_differential::compare::agree;
-use srv6d_differential::engine::{Answer, Engine as _, Node};
+use srv6d_differential::engine::{Engine as _, Node, Treatment};
 use srv6d_differential::engines::{Worker, XdpProgram};
 use srv6d_differential::generate::frames::Arrival;
 use srv6d_differential::generate::{frames, state};
@@ -26,7 +26,7 @@ use srv6d_differential::random_tests;
 use srv6d_model::{Counted, Counts, Outcome};
 use srv6d_runner::front::{Front, Interfaces};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Csid, Desired, DscpMode, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route, RouteAction,
     Steer, TableId,
 };
@@ -349,5 +349,5 @@ fn compare(
 ) -> Result<Option<Counts>, String> {
     let answers = agree(&mut [program], worker, Node::from(desired), arrival.port, &arrival.frame)?;
     let forwarded = answers.into_iter().flatten().next();
-    Ok(forwarded.as_ref().and_then(Answer::outcome).map(|outcome| outcome.counts.clone()))
+    Ok(forwarded.as_ref().and_then(Treatment::outcome).map(|outcome| outcome.counts.clone()))
 }

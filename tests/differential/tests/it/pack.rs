@@ -10,7 +10,7 @@ use srv6d_model::{Counted, Outcome, outcomes};
 use srv6d_pack::Case;
 use srv6d_runner::{apply, desired, environment};
 use srv6d_srv6::Verdict;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 
 /// Cases that the naive forwarder does not pass, with the reasons.
 const NOT_MODELLED: [(&str, &str); 1] = [("I05a", "it does not learn from what the underlay says about the MTU")];

@@ -8,7 +8,7 @@ use srv6d_pack::{build, decode};
 use srv6d_plan::Plan;
 use srv6d_runner::{Node, sonic};
 use srv6d_sonic::{Reading, Switch, Usd, read};
-use srv6d_srv6::model::{Behavior, RouteAction, TableId};
+use srv6d_srv6::desired::{Behavior, RouteAction, TableId};
 
 fn sample(name: &str) -> Option<String> {
     let file: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../control/sonic/samples", name].iter().collect();
@@ -117,7 +117,7 @@ fn a_leaf_of_the_fabric_decapsulates_for_its_host() {
     // The neighbour is the host itself, which has to be added: so far only fe80::2 is behind the port.
     let host = "fd10:2:f10::9".parse().unwrap();
     let mut desired = rig.plan.desired.clone();
-    desired.neighbors.insert((srv6d_srv6::model::PortId(own), host), sonic::peer_mac(own));
+    desired.neighbors.insert((srv6d_srv6::desired::PortId(own), host), sonic::peer_mac(own));
     rig.node = Node::new(&desired).unwrap();
     rig.expect("Ethernet0", &lines(&packet), "Ethernet12", "ip6 2000::1 > fd10:2:f10::9 hl 63");
     let ended = around("fd10:2:a1::", "ip6 2000::1 > fd10:2:f10::9 hl 64");

@@ -9,7 +9,7 @@ use clap::{Args, Parser};
 use srv6d_bench_net::affinity;
 use srv6d_bench_net::dut::{self, Dut};
 use srv6d_bench_net::frames::Size;
-use srv6d_bench_net::layout::{Layout, Placement};
+use srv6d_bench_net::layout::{Layout, SinkPlacement};
 use srv6d_bench_net::plan::Plan;
 use srv6d_bench_net::sink::SinkKind;
 use srv6d_bench_net::trial::Timing;
@@ -50,7 +50,7 @@ pub struct Forwarding {
     /// Placements for measurements and searches [default: those with promises of their own, and one of them for the
     /// searches]
     #[arg(long = "placement", value_enum, value_name = "NAME")]
-    pub placements: Vec<Placement>,
+    pub placements: Vec<SinkPlacement>,
 
     /// Frame sizes from 64 to 9000 bytes, or imix; also the sizes of the searches for rates without loss
     #[arg(long = "size", value_name = "BYTES")]
@@ -201,8 +201,8 @@ impl Forwarding {
             srv6d: self.paths.srv6d()?,
             placements: match self.placements.as_slice() {
                 // The placement that needs only two cores comes first, and every row is measured there.
-                [] if smoke => vec![Placement::OneCore, Placement::SinkOnDutCore, Placement::SinkOnOwnCore],
-                [] => vec![Placement::SinkOnDutCore, Placement::SinkOnOwnCore, Placement::OneCore],
+                [] if smoke => vec![SinkPlacement::OneCore, SinkPlacement::SinkOnDutCore, SinkPlacement::SinkOnOwnCore],
+                [] => vec![SinkPlacement::SinkOnDutCore, SinkPlacement::SinkOnOwnCore, SinkPlacement::OneCore],
                 placements => placements.to_vec(),
             },
             duts: if self.duts.is_empty() { dut::ALL.to_vec() } else { self.duts.clone() },
@@ -273,12 +273,12 @@ impl Paths {
 
 /// Returns the placements of the searches. A search takes longer than everything else, so by default there is only one
 /// placement: if there are enough cores, the one that treats the kernel and srv6d alike.
-fn searched_in(placements: &[Placement], cores: &[usize]) -> Vec<Placement> {
+fn searched_in(placements: &[SinkPlacement], cores: &[usize]) -> Vec<SinkPlacement> {
     if !placements.is_empty() {
         return placements.to_vec();
     }
-    let fits = Layout::of(Placement::SinkOnDutCore, cores).is_ok();
-    vec![if fits { Placement::SinkOnDutCore } else { Placement::OneCore }]
+    let fits = Layout::of(SinkPlacement::SinkOnDutCore, cores).is_ok();
+    vec![if fits { SinkPlacement::SinkOnDutCore } else { SinkPlacement::OneCore }]
 }
 
 #[cfg(test)]
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn rates_without_loss_are_searched_in_the_placements_asked_for_or_in_one() {
-        let (own, dut, one) = (Placement::SinkOnOwnCore, Placement::SinkOnDutCore, Placement::OneCore);
+        let (own, dut, one) = (SinkPlacement::SinkOnOwnCore, SinkPlacement::SinkOnDutCore, SinkPlacement::OneCore);
         assert_eq!(searched_in(&[own, one], &[0, 1, 2, 3]), [own, one]);
         assert_eq!((searched_in(&[], &[0, 1, 2]), searched_in(&[], &[0, 1])), (vec![dut], vec![one]));
     }

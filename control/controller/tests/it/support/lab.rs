@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use srv6d_controller::jalapeno::{PathKind, Settings, run};
+use srv6d_controller::jalapeno::{Criterion, Settings, run};
 use srv6d_controller::{Allowed, Cause, MAX_ANSWER, PeerState, Snapshot};
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 
@@ -40,7 +40,7 @@ pub fn settings_at(endpoint: String) -> Settings {
         graph: "fabric_graph".to_owned(),
         source: "hosts/srv6-pytorch-0".to_owned(),
         peers: vec![NEAR.to_owned(), FAR.to_owned()],
-        kind: PathKind::Shortest,
+        kind: Criterion::Shortest,
         algo: 0,
         strict: false,
         function_v6: None,

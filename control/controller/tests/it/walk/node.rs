@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 use srv6d_controller::sid::Family;
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{
+use srv6d_srv6::desired::{
     Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Role, Route,
     RouteAction, Steer, TableId, Tunnel, UnknownSid,
 };

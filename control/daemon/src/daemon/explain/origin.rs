@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use srv6d_offer::OutcomeState;
 use srv6d_plan::{FPM, RouteKey};
 use srv6d_srv6::Rank;
-use srv6d_srv6::model::TableId;
+use srv6d_srv6::desired::TableId;
 
 use super::{Entry, Node};
 

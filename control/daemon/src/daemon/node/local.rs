@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use srv6d_srv6::model::{Amendment, Desired, Path, Role, TableId};
+use srv6d_srv6::desired::{Amendment, Desired, Path, Role, TableId};
 use tracing::error;
 
 use super::Node;

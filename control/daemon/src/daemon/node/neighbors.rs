@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use srv6d_srv6::model::PortId;
+use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tables::AdjacencyState;
 use tracing::debug;
 

@@ -1,7 +1,7 @@
 //! Attaches and detaches the devices of ports.
 
 use srv6d_dataplane::DataplaneError;
-use srv6d_srv6::model::Desired;
+use srv6d_srv6::desired::Desired;
 use srv6d_xsk::{Mode, XskError};
 use tracing::{info, warn};
 

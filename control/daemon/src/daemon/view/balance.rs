@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use srv6d_api::state::BalanceRow;
+use srv6d_api::state::MemberStatus;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::MOVES;
-use srv6d_srv6::model::{
-    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
+use srv6d_srv6::desired::{
+    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, PolicyMode, PortId, RouteAction, Steer,
+    TableId,
 };
 
 use super::View;
@@ -37,7 +38,7 @@ type HopText = (u16, String, u16, Option<BitRate>);
 
 impl View<'_> {
     /// Returns the rows of `show balance`. Groups of one have nothing to choose.
-    pub fn balance(&self) -> Vec<BalanceRow> {
+    pub fn balance(&self) -> Vec<MemberStatus> {
         let balance = &self.desired.balance;
         if balance.settings.policies.is_empty() && balance.weighted.is_empty() {
             return Vec::new();
@@ -103,7 +104,7 @@ impl View<'_> {
     }
 
     fn path_members(&self, steer: &Steer) -> Vec<Member> {
-        let member = |path: &srv6d_srv6::model::Path| {
+        let member = |path: &srv6d_srv6::desired::Path| {
             let counted = self.counters.paths.iter().find(|known| known.path == path.name);
             Member {
                 name: path.name.clone(),
@@ -117,7 +118,7 @@ impl View<'_> {
         steer.paths.iter().map(member).collect()
     }
 
-    fn rows_of(&self, group: &str, more: usize, policy: GroupPolicy, members: Vec<Member>) -> Vec<BalanceRow> {
+    fn rows_of(&self, group: &str, more: usize, policy: GroupPolicy, members: Vec<Member>) -> Vec<MemberStatus> {
         let balance = &self.desired.balance;
         let stateful = usize::from(policy.number()).checked_sub(1);
         let name = match policy {
@@ -131,7 +132,7 @@ impl View<'_> {
         let fastest = members.iter().filter_map(|member| self.desired.rate_of(member.port?)).max().unwrap_or_default();
         let row = |member: Member| {
             let quality = stateful.and_then(|policy| self.quality(policy, member.port?, fastest));
-            BalanceRow {
+            MemberStatus {
                 group: group.to_owned(),
                 more,
                 policy: name.clone(),
@@ -153,7 +154,7 @@ impl View<'_> {
     /// Returns band and score of a member that leaves through a port. It has none if nothing samples the port.
     fn quality(&self, policy: &BalancePolicy, port: PortId, fastest: u64) -> Option<(u8, u16)> {
         const ALL: u64 = 1000;
-        let Mode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
+        let PolicyMode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
         let rate = self.desired.rate_of(port)?;
         let device = self.desired.ports.get(usize::from(port.0))?.device;
         let name = &self.desired.ports.get(usize::from(device))?.name;
@@ -167,8 +168,8 @@ impl View<'_> {
 fn mode(stateful: Option<&BalancePolicy>) -> &'static str {
     match stateful.map(|policy| policy.mode) {
         None => "weighted",
-        Some(Mode::Flowlet) => "flowlet",
-        Some(Mode::Adaptive(_)) => "adaptive",
+        Some(PolicyMode::Flowlet) => "flowlet",
+        Some(PolicyMode::Adaptive(_)) => "adaptive",
     }
 }
 

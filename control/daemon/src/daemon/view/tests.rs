@@ -2,7 +2,7 @@
 #![allow(clippy::redundant_closure_for_method_calls, reason = "a View borrows: its methods are not general enough")]
 use srv6d_dataplane::{PathCounters, SidCounters};
 use srv6d_srv6::carrier::SegmentList;
-use srv6d_srv6::model::{Block, Csid, DscpMode, Mac, TableId, UnknownSid};
+use srv6d_srv6::desired::{Block, Csid, DscpMode, Mac, TableId, UnknownSid};
 
 use super::*;
 

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use srv6d_fpm::{Decoded, Event, Frames, Message, decode, messages};
+use srv6d_fpm::{Decoded, Event, FrameReader, Message, decode, messages};
 
 pub const NEW_ROUTE: u16 = 24;
 pub const DEL_ROUTE: u16 = 25;
@@ -121,7 +121,7 @@ pub fn decoded(message: &[u8]) -> Decoded {
 
 /// Decodes all messages of a stream.
 pub fn events(stream: &[u8]) -> Vec<Event> {
-    let mut frames = Frames::default();
+    let mut frames = FrameReader::default();
     frames.push(stream);
     let mut events = Vec::new();
     while let Some(payload) = frames.next_frame().unwrap() {

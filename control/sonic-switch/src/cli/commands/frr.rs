@@ -1,5 +1,6 @@
 //! FRR beside srv6d. Where FRR runs, commands that concern it are passed to it.
 
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,9 +23,10 @@ pub fn vtysh(node: &Node) -> Option<PathBuf> {
     VTYSH.iter().find_map(|path| real(node.places.path(path)))
 }
 
-/// Whether a daemon of FRR runs: it has a socket.
+/// Whether a daemon of FRR runs: somebody listens on its socket. The socket of a daemon that was killed stays behind.
 pub fn runs(node: &Node, daemon: &str) -> bool {
-    ["/run/frr", "/var/run/frr"].iter().any(|run| node.places.path(&format!("{run}/{daemon}.vty")).exists())
+    let listens = |run: &&str| UnixStream::connect(node.places.path(&format!("{run}/{daemon}.vty"))).is_ok();
+    ["/run/frr", "/var/run/frr"].iter().any(|run| listens(&run))
 }
 
 /// Returns the daemons for which a configuration has blocks and which do not run: their sockets are missing.

@@ -12,7 +12,7 @@ use srv6d_text::read_text;
 
 use crate::{Places, Sonic};
 use srv6d_api::client::{self, AskError};
-use srv6d_api::state::{GenerationView, NeighborRow, PathRow, PortRow, RouteRow, SidRow};
+use srv6d_api::state::{GenerationView, NeighborStatus, PathStatus, PortStatus, RouteStatus, SidStatus};
 use srv6d_api::{Request, Response, Topic};
 use srv6d_command::Failure;
 use srv6d_config as config;
@@ -142,35 +142,35 @@ impl Node {
         }
     }
 
-    pub fn sids(&self) -> Result<Vec<SidRow>, Failure> {
+    pub fn sids(&self) -> Result<Vec<SidStatus>, Failure> {
         match self.ask(Topic::Sids)? {
             Response::Sids(rows) => Ok(rows),
             _ => Err(unexpected()),
         }
     }
 
-    pub fn neighbors(&self) -> Result<Vec<NeighborRow>, Failure> {
+    pub fn neighbors(&self) -> Result<Vec<NeighborStatus>, Failure> {
         match self.ask(Topic::Neighbors)? {
             Response::Neighbors(rows) => Ok(rows),
             _ => Err(unexpected()),
         }
     }
 
-    pub fn ports(&self) -> Result<Vec<PortRow>, Failure> {
+    pub fn ports(&self) -> Result<Vec<PortStatus>, Failure> {
         match self.ask(Topic::Ports)? {
             Response::Ports(rows) => Ok(rows),
             _ => Err(unexpected()),
         }
     }
 
-    pub fn routes(&self) -> Result<Vec<RouteRow>, Failure> {
+    pub fn routes(&self) -> Result<Vec<RouteStatus>, Failure> {
         match self.ask(Topic::Routes)? {
             Response::Routes(rows) => Ok(rows),
             _ => Err(unexpected()),
         }
     }
 
-    pub fn paths(&self) -> Result<Vec<PathRow>, Failure> {
+    pub fn paths(&self) -> Result<Vec<PathStatus>, Failure> {
         match self.ask(Topic::Paths)? {
             Response::Paths(rows) => Ok(rows),
             _ => Err(unexpected()),

@@ -11,7 +11,7 @@ use srv6d_sonic_cli::tables::{PortCounters, counters, state_letter};
 
 use super::node::Node;
 use super::{stored, tree};
-use srv6d_api::state::PortRow;
+use srv6d_api::state::PortStatus;
 use srv6d_command::{Failure, output};
 
 const COMMAND: &str = "portstat";
@@ -101,8 +101,9 @@ fn sample(node: &Node, switch: &Switch) -> Sample {
     let taken = node.ports().unwrap_or_default();
     let values = |port: &Port| {
         let mut values: Vec<u64> = NAMES.iter().map(|name| statistic(port, name)).collect();
-        let of_port =
-            |row: &&PortRow| row.vlan.is_none() && (row.device == port.name || Some(&row.device) == port.wire.as_ref());
+        let of_port = |row: &&PortStatus| {
+            row.vlan.is_none() && (row.device == port.name || Some(&row.device) == port.wire.as_ref())
+        };
         if let Some(row) = taken.iter().find(of_port) {
             for (index, lost) in [(RX_DROPPED, row.rx_refused + row.rx_lost), (TX_DROPPED, row.tx_lost)] {
                 values.iter_mut().skip(index).take(1).for_each(|value| *value += lost);

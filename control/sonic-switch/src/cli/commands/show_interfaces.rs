@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use srv6d_sonic::{Loopback, Port, Switch, is_default_vrf};
-use srv6d_sonic_cli::tables::{self, Addresses, PortStatus};
+use srv6d_sonic_cli::tables::{self, Addresses, InterfaceStatus};
 
 use super::node::Node;
 use super::portstat::{interface, is_admin_up, is_up, oper_up, portstat};
@@ -27,8 +27,8 @@ pub fn interfaces(node: &Node, arguments: &[String]) -> Result<(), Failure> {
     let switch = node.switch()?;
     let asked = rest.first().map(String::as_str);
     let wanted = |port: &&Port| asked.is_none_or(|names| names.split(',').any(|name| name == port.name));
-    let statuses: Vec<PortStatus<'_>> =
-        switch.ports.iter().filter(wanted).map(|port| PortStatus { port, oper_up: oper_up(port) }).collect();
+    let statuses: Vec<InterfaceStatus<'_>> =
+        switch.ports.iter().filter(wanted).map(|port| InterfaceStatus { port, oper_up: oper_up(port) }).collect();
     if let Some(asked) = asked.filter(|_| statuses.is_empty()) {
         return Err(wrong(path, &format!("Interface {asked} does not exist")));
     }

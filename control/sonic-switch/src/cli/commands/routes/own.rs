@@ -11,7 +11,7 @@ use srv6d_sonic_cli::routes::{Drops, Hop, Route, State, uptime};
 
 use crate::cli::commands::node::Node;
 use crate::cli::commands::portstat::interface;
-use srv6d_api::state::{GenerationView, Health, HopRow, PathRow, RouteRow, SidRow};
+use srv6d_api::state::{GenerationView, Health, NextHopStatus, PathStatus, RouteStatus, SidStatus};
 use srv6d_command::Failure;
 use srv6d_daemon as daemon;
 use srv6d_daemon::kernel::ROUTE_PROTOCOL;
@@ -26,9 +26,9 @@ const PROTO_KERNEL: u8 = 2;
 struct Look {
     switch: Switch,
     kernel: Environment,
-    routes: Vec<RouteRow>,
-    paths: Vec<PathRow>,
-    sids: Vec<SidRow>,
+    routes: Vec<RouteStatus>,
+    paths: Vec<PathStatus>,
+    sids: Vec<SidStatus>,
     uptime: String,
     ipv6: bool,
     /// Name of the VRF. `None`: the default one.
@@ -133,8 +133,8 @@ impl Look {
         self.route(prefix, "static", (u32::from(route.distance), 0), hops)
     }
 
-    fn hop(&self, hop: &RouteHop, row: Option<&RouteRow>, prefix: &str) -> Hop {
-        let own = |row: &&HopRow| {
+    fn hop(&self, hop: &RouteHop, row: Option<&RouteStatus>, prefix: &str) -> Hop {
+        let own = |row: &&NextHopStatus| {
             let same_neighbor = hop.via.is_none_or(|via| row.via.as_deref() == Some(via.to_string().as_str()));
             same_neighbor && hop.interface.as_ref().is_none_or(|name| *name == row.port)
         };
@@ -173,7 +173,7 @@ impl Look {
     }
 
     fn seg6local(&self, sid: &Sid) -> String {
-        let word = sid.action.word();
+        let word = sid.action.keyword();
         match sid.action {
             Action::Un => format!("seg6local {word}"),
             Action::Ua => {

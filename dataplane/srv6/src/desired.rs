@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
-pub use srv6d_balance::{Adaptive, BandScale, BitRate, Flows, Mode, Policy as BalancePolicy, Reactive};
+pub use srv6d_balance::{Adaptive, BandScale, BitRate, Flows, Policy as BalancePolicy, PolicyMode, Reactive};
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
 use crate::carrier::SegmentList;
@@ -28,7 +28,7 @@ pub struct Desired {
     /// Defaults of the outer header. A port or a path may have other values.
     pub tunnel: Tunnel,
     /// Policy of the whole node.
-    pub policy: Policy,
+    pub policy: NodePolicy,
     /// Locator blocks. An address inside one that matches no longer prefix is an unknown SID.
     pub blocks: Vec<Block>,
     /// Subnets of hosts inside the blocks. They are not SIDs: edge and host ports may send there.
@@ -452,7 +452,7 @@ impl Default for Tunnel {
 /// Policy of the node.
 #[allow(clippy::struct_excessive_bools)] // independent knobs
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct NodePolicy {
     /// ICMP errors per second and worker (RFC 4443 section 2.4 f). 0 means none.
     pub icmp_per_second: u32,
     /// Whether Destination Unreachable is sent for `no_route`.
@@ -473,7 +473,7 @@ pub struct Policy {
     pub hash_seed: u64,
 }
 
-impl Default for Policy {
+impl Default for NodePolicy {
     fn default() -> Self {
         Self {
             icmp_per_second: 100,
