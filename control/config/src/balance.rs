@@ -48,6 +48,8 @@ crate::words! {
         Flowlet = "flowlet",
         /// The best band, after each gap.
         Adaptive = "adaptive",
+        /// The best band of both the own link and those behind the next hop.
+        Global = "global",
         /// The hash, by weights from the capacities of links.
         Weighted = "weighted",
     }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ipnet::IpNet;
-use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
+use srv6d_config::{
+    self as config, BalanceMode, BandRule, Findings, HASH, NodeId, Optional, Reorder, ShortTime, Spanned,
+};
 use srv6d_srv6::model::{
     Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
     TableId,
 };
 
+use super::glb;
 use super::node::or;
+use super::steers::{path_names, steered_name};
 use super::weights;
 
 /// Largest number of policies.
@@ -28,7 +32,7 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
     let policies = policies(config, &mut balance, found);
     share(config, &mut balance.settings, found);
     warn_about_rates(config, &balance.settings, found);
-    let mut policy_of = |key: &Optional<String>, entry: &str| {
+    let policy_of = |key: &Optional<String>, entry: &str, found: &mut Findings| {
         let name = key.as_ref()?;
         let policy = policies.get(name.get_ref().as_str());
         if policy.is_none() {
@@ -38,20 +42,55 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
         }
         policy.copied()
     };
-    balance.default = policy_of(&config.node.balance, "[node] balance").unwrap_or_default();
-    let mut note = |key: (TableId, IpNet), policy: Option<GroupPolicy>| {
-        balance.of.extend(policy.map(|policy| (key, policy)));
-    };
-    for route in config.routes.iter().map(Spanned::get_ref) {
-        note(key_of_route(route), policy_of(&route.balance, "[[route]] balance"));
-    }
-    for steer in config.steers.iter().map(Spanned::get_ref) {
-        note(key_of_steer(steer), policy_of(&steer.balance, "[[steer]] balance"));
-    }
-    for sid in config.sids.iter().map(Spanned::get_ref) {
-        note(key_of_sid(sid), policy_of(&sid.balance, "[[sid]] balance"));
+    balance.default = policy_of(&config.node.balance, "[node] balance", found).unwrap_or_default();
+    for Entry { key, header, policy, via_nodes, paths } in entries(config) {
+        let own = policy_of(policy, &format!("{header} balance"), found);
+        let seen = glb::with_profile(own.unwrap_or(balance.default), via_nodes, header, &mut balance.settings, found);
+        balance.of.extend(seen.or(own).map(|policy| (key, policy)));
+        // The next hops of a path are chosen by the policy of the node.
+        let mut of_hops = || glb::with_profile(balance.default, via_nodes, header, &mut balance.settings, found);
+        let of_paths = if paths.is_empty() { None } else { of_hops() };
+        balance.of_paths.extend(paths.into_iter().filter_map(|path| Some((path, of_paths?))));
+        if seen.is_none() && of_paths.is_none() {
+            glb::warn_unused(via_nodes, header, found);
+        }
     }
     balance
+}
+
+/// An entry of the file that may name a policy.
+struct Entry<'c> {
+    key: (TableId, IpNet),
+    header: &'static str,
+    policy: &'c Optional<String>,
+    via_nodes: &'c [Spanned<NodeId>],
+    /// Names of its paths.
+    paths: Vec<String>,
+}
+
+fn entries(config: &config::Config) -> impl Iterator<Item = Entry<'_>> {
+    let routes = config.routes.iter().map(Spanned::get_ref).map(|route| Entry {
+        key: key_of_route(route),
+        header: "[[route]]",
+        policy: &route.balance,
+        via_nodes: &route.via_nodes,
+        paths: Vec::new(),
+    });
+    let steers = config.steers.iter().map(Spanned::get_ref).map(|steer| Entry {
+        key: key_of_steer(steer),
+        header: "[[steer]]",
+        policy: &steer.balance,
+        via_nodes: &steer.via_nodes,
+        paths: path_names(steer).chain([steered_name(steer)]).collect(),
+    });
+    let sids = config.sids.iter().map(Spanned::get_ref).map(|sid| Entry {
+        key: key_of_sid(sid),
+        header: "[[sid]]",
+        policy: &sid.balance,
+        via_nodes: &sid.via_nodes,
+        paths: Vec::new(),
+    });
+    routes.chain(steers).chain(sids)
 }
 
 pub(super) fn key_of_route(route: &config::Route) -> (TableId, IpNet) {
@@ -108,6 +147,9 @@ fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
         BalanceMode::Adaptive => {
             Some(Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
         }
+        BalanceMode::Global => {
+            Some(Mode::Global(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }, None))
+        }
         BalanceMode::Weighted => {
             refuse(keys_of_adaptive(table), table, found);
             refuse(keys_of_flows(table), table, found);
@@ -119,7 +161,7 @@ fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
 /// A key, and where it is written.
 type Written = (&'static str, Option<Range<usize>>);
 
-/// Returns the keys that only mode "adaptive" has.
+/// Returns the keys that only modes "adaptive" and "global" have.
 fn keys_of_adaptive(table: &config::Balance) -> [Written; 6] {
     [
         ("band", table.band.as_ref().map(Spanned::span)),
@@ -230,7 +272,7 @@ fn warn_about_rates(config: &config::Config, settings: &Balancing, found: &mut F
     }
     for port in config.ports.iter().map(Spanned::get_ref) {
         if port.speed.is_none() && port.emulate.is_none() && port.vlan.is_none() {
-            let what = format!("{} has no rate, so mode \"adaptive\" takes it for idle", port.name.get_ref());
+            let what = format!("{} has no rate, so it counts as idle", port.name.get_ref());
             let fix = "add `speed = \"100Gbit\"` with the speed of its link, or `emulate`";
             found.warning(port.name.span(), "[[port]]", what, fix);
         }

@@ -643,3 +643,77 @@ fn a_capacity_that_nobody_uses_is_pointed_out() {
     let plan = plan_in(text, &environment());
     assert!(plan.warnings[0].to_string().contains("`capacity` is not used"), "{:?}", plan.warnings);
 }
+
+#[test]
+fn groups_look_at_the_links_to_the_nodes_that_they_name() {
+    let text = r#"
+[node]
+source = "2001:db8::1"
+balance = "far"
+[glb]
+role = "load-balancer-only"
+node_id = "10.0.0.1"
+key = "/etc/srv6d/glb.key"
+[[port]]
+name = "eth1"
+speed = "100Gbit"
+neighbor_id = "10.0.0.11"
+[[port]]
+name = "eth2"
+speed = "100Gbit"
+neighbor_id = "10.0.0.11"
+[[balance]]
+name = "far"
+mode = "global"
+[[balance]]
+name = "own"
+mode = "adaptive"
+[[route]]
+prefix = "2001:db8:a::/48"
+nexthops = [{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }]
+via_nodes = ["10.0.0.2"]
+[[route]]
+prefix = "2001:db8:b::/48"
+via = "fe80::2"
+port = "eth1"
+via_nodes = ["10.0.0.3", "10.0.0.2", "10.0.0.3"]
+[[route]]
+prefix = "2001:db8:c::/48"
+via = "fe80::2"
+port = "eth1"
+[[route]]
+prefix = "2001:db8:d::/48"
+via = "fe80::2"
+port = "eth1"
+balance = "own"
+via_nodes = ["10.0.0.2"]
+[[steer]]
+prefix = "2001:db8:e::/48"
+segments = ["fcbb:0:1001:fe04::"]
+nexthops = [{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }]
+via_nodes = ["10.0.0.2"]
+"#;
+    let plan = plan_in(text, &environment());
+    let balance = &plan.desired.balance;
+    let profile = |number: u16| balance.settings.policies[usize::from(number) - 1].mode.profile();
+    let of = |prefix: &str| profile(balance.policy_of(TableId::MAIN, prefix.parse().unwrap()));
+    let prefixes = ["a", "b", "c", "d", "e"].map(|letter| of(&format!("2001:db8:{letter}::/48")));
+    assert_eq!(prefixes, [Some(0), Some(1), None, None, Some(0)]);
+    assert_eq!(
+        profile(balance.policy_of_path("2001:db8:e::/48")),
+        Some(0),
+        "next hops of a path lead to the same node"
+    );
+    let profiles: Vec<Vec<String>> =
+        balance.settings.profiles.iter().map(|nodes| nodes.iter().map(ToString::to_string).collect()).collect();
+    assert_eq!(profiles, [vec!["10.0.0.2"], vec!["10.0.0.2", "10.0.0.3"]]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(&warnings[..], [_, twice, unused] if unused.contains("[[route]] via_nodes") && twice.contains("10.0.0.11 is behind eth1, too")),
+        "{warnings:?}"
+    );
+    let glb = plan.glb.unwrap();
+    assert_eq!((glb.group.to_string().as_str(), glb.udp_port), ("ff02::114", 47149));
+    assert_eq!((glb.period.as_millis(), glb.min_gap.as_millis(), glb.ports.len()), (20, 1, 2));
+    assert_eq!(glb.key.unwrap().0, 1);
+}

@@ -26,6 +26,7 @@ mod daemon_emulated;
 mod daemon_end;
 mod daemon_explain;
 mod daemon_foreign;
+mod daemon_glb;
 mod daemon_hostile;
 mod daemon_jumbo;
 mod daemon_limits;

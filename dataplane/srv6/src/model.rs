@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
-pub use srv6d_balance::{Adaptive, BandScale, BitRate, Flows, Mode, Policy as BalancePolicy, Reactive};
+pub use srv6d_balance::{
+    Adaptive, BandScale, BitRate, FarPorts, Flows, Mode, Policy as BalancePolicy, Profile, Reactive,
+};
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
 use crate::carrier::SegmentList;
@@ -77,6 +79,8 @@ pub struct Balance {
     pub default: GroupPolicy,
     /// How the groups of these routes, steered prefixes and SIDs choose.
     pub of: BTreeMap<(TableId, IpNet), GroupPolicy>,
+    /// How the next hops of these paths of steered prefixes are chosen, by the name of the path.
+    pub of_paths: BTreeMap<String, GroupPolicy>,
     /// What links can carry that are not those of this node's own ports.
     pub capacities: Capacities,
 }
@@ -132,6 +136,11 @@ impl Balance {
     pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
         self.group_policy(table, prefix).number()
     }
+
+    /// Returns the number of the policy that looks at state for the next hops of a path, or 0 if the hash chooses.
+    pub fn policy_of_path(&self, name: &str) -> u16 {
+        self.of_paths.get(name).copied().unwrap_or(self.default).number()
+    }
 }
 
 impl GroupPolicy {
@@ -176,6 +185,18 @@ pub struct Balancing {
     pub rate_weight: u8,
     /// Bits per second of the ports that are not emulated, as far as they are known.
     pub rates: BTreeMap<PortId, u64>,
+    /// The nodes at the other ends of ports, by the port of the whole device.
+    pub neighbors: BTreeMap<PortId, Ipv4Addr>,
+    /// Profiles: nodes behind neighbours, whose links from there policies of mode "global" look at. There are at most
+    /// [`FarPorts::MOST_PROFILES`].
+    pub profiles: Vec<BTreeSet<Ipv4Addr>>,
+}
+
+impl Balancing {
+    /// Returns the ports with neighbours, each with the number of the neighbour in [`FarPorts`].
+    pub fn numbered_neighbors(&self) -> impl Iterator<Item = (u8, PortId)> {
+        (0..=u8::MAX).zip(self.neighbors.keys().copied())
+    }
 }
 
 impl Default for Balancing {
@@ -187,6 +208,8 @@ impl Default for Balancing {
             sample: 1_000_000,
             rate_weight: srv6d_balance::Sampler::RATE_WEIGHT,
             rates: BTreeMap::new(),
+            neighbors: BTreeMap::new(),
+            profiles: Vec::new(),
         }
     }
 }

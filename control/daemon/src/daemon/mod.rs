@@ -364,6 +364,7 @@ impl Events {
             node.forget_announced();
         }
         self.fpm.configure(table.as_ref());
+        node.glb.read_key();
     }
 }
 
@@ -422,6 +423,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
         interrupt,
     };
     events.configure(&mut node);
+    node.follow_glb();
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -513,6 +515,7 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
         if let Some(in_force) = node.announced_in_force() {
             events.fpm.planned(in_force);
         }
+        node.follow_glb();
         let status = node.status();
         if status != told {
             notify(&[NotifyState::Status(&status)]);

@@ -27,6 +27,7 @@ use super::path_mtu::PathMtus;
 use super::resolution::Resolutions;
 use crate::confine::keep_of_this_thread;
 use crate::fpm::{self, InForce, Placed, Snapshot};
+use crate::glb::Glb;
 use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::source::running::Status;
 use local::{own_mtu, steered};
@@ -114,6 +115,8 @@ pub struct Node {
     pub(super) resolutions: Resolutions,
     next_hops: NextHopsInForce,
     path_mtus: PathMtus,
+    /// Heartbeats of this node and its neighbours.
+    pub(super) glb: Glb,
 }
 
 impl Node {
@@ -187,6 +190,7 @@ impl Node {
             resolutions: Resolutions::default(),
             next_hops: NextHopsInForce::default(),
             path_mtus: PathMtus::default(),
+            glb: Glb::default(),
         };
         mirror.look_again();
         node.look(mirror).await?;
@@ -441,6 +445,11 @@ impl Node {
     /// Returns the descriptor that is readable when workers have a request.
     pub fn wakeup(&self) -> io::Result<OwnedFd> {
         self.dataplane.wakeup().try_clone_to_owned()
+    }
+
+    /// Makes the heartbeats follow the ports and the configuration in force.
+    pub fn follow_glb(&mut self) {
+        self.glb.follow(&self.plan, &self.environment, &self.dataplane);
     }
 
     /// Returns one line for systemd and the log.

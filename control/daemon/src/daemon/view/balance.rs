@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use srv6d_api::state::BalanceRow;
+use srv6d_balance::combined;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
-use srv6d_srv6::MOVES;
 use srv6d_srv6::model::{
-    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
+    BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
 };
+use srv6d_srv6::{MOVES, PortState};
 
 use super::View;
 
@@ -129,8 +130,12 @@ impl View<'_> {
         let stateful = stateful.and_then(|at| balance.settings.policies.get(at));
         let weights_from = if stateful.is_none() { Some(weights_from(&members)) } else { None };
         let fastest = members.iter().filter_map(|member| self.desired.rate_of(member.port?)).max().unwrap_or_default();
+        let far = |member: &Member| self.far_port(stateful?, member.port?);
+        let fastest_far = members.iter().filter_map(|member| Some(far(member)?.rate)).max().unwrap_or_default();
         let row = |member: Member| {
             let quality = stateful.and_then(|policy| self.quality(policy, member.port?, fastest));
+            let scale = stateful.and_then(|policy| Some(policy.mode.adaptive()?.scale));
+            let far_band = far(&member).and_then(|far| Some(far.band(scale?, fastest_far)));
             BalanceRow {
                 group: group.to_owned(),
                 more,
@@ -141,6 +146,8 @@ impl View<'_> {
                 capacity: member.capacity.filter(|_| stateful.is_none()),
                 weights_from: weights_from.map(str::to_owned),
                 band: quality.map(|(band, _)| band),
+                far_band,
+                used_band: quality.map(|(band, _)| combined(band, far_band)),
                 score: quality.map(|(_, score)| score),
                 packets: member.packets,
                 flowlets: member.choices.flowlets,
@@ -150,17 +157,23 @@ impl View<'_> {
         members.into_iter().map(row).collect()
     }
 
+    /// Returns how busy the ports behind the neighbour on a port are, if the policy looks at them and they are known.
+    fn far_port(&self, policy: &BalancePolicy, port: PortId) -> Option<PortState> {
+        let (profile, device) = (policy.mode.profile()?, self.desired.ports.get(usize::from(port.0))?.device);
+        let mut neighbors = self.desired.balance.settings.numbered_neighbors();
+        let (number, _) = neighbors.find(|(_, port)| port.0 == device)?;
+        self.far.get(number, profile)
+    }
+
     /// Returns band and score of a member that leaves through a port. It has none if nothing samples the port.
     fn quality(&self, policy: &BalancePolicy, port: PortId, fastest: u64) -> Option<(u8, u16)> {
-        const ALL: u64 = 1000;
-        let Mode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
+        let scale = policy.mode.adaptive()?.scale;
         let rate = self.desired.rate_of(port)?;
         let device = self.desired.ports.get(usize::from(port.0))?.device;
         let name = &self.desired.ports.get(usize::from(device))?.name;
         let counted = self.counters.devices.iter().find(|counted| counted.name == *name)?;
         let score = u16::try_from(counted.score).unwrap_or(u16::MAX);
-        let capacity = (rate * ALL).checked_div(fastest).unwrap_or(ALL);
-        Some((scale.band(score, u16::try_from(capacity).unwrap_or(u16::MAX)), score))
+        Some((PortState { score, rate }.band(scale, fastest), score))
     }
 }
 
@@ -169,6 +182,7 @@ fn mode(stateful: Option<&BalancePolicy>) -> &'static str {
         None => "weighted",
         Some(Mode::Flowlet) => "flowlet",
         Some(Mode::Adaptive(_)) => "adaptive",
+        Some(Mode::Global(..)) => "global",
     }
 }
 
