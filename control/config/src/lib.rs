@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-pub use balance::{Balance, BalanceMode, BandRule, HASH, Reactive, Reorder, ShortTime};
+pub use balance::{Balance, BalanceMode, BandRule, HASH, Reactive, Reorder, ShortTime, WeightMetric};
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};

@@ -1,15 +1,16 @@
 //! Plans `[[balance]]`, and which groups choose by which policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use ipnet::IpNet;
 use srv6d_config::{
-    self as config, BalanceMode, BandRule, Findings, HASH, NodeId, Optional, Reorder, ShortTime, Spanned,
+    self as config, BalanceMode, BandRule, Findings, HASH, NodeId, Optional, Reorder, ShortTime, Spanned, WeightMetric,
 };
 use srv6d_srv6::model::{
-    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, Mode, PortId, Reactive,
-    TableId,
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, HopsOf, Metric, Mode,
+    PortId, Reactive, TableId, Weighted,
 };
 
 use super::glb;
@@ -43,19 +44,41 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
         policy.copied()
     };
     balance.default = policy_of(&config.node.balance, "[node] balance", found).unwrap_or_default();
-    for Entry { key, header, policy, via_nodes, paths } in entries(config) {
-        let own = policy_of(policy, &format!("{header} balance"), found);
-        let seen = glb::with_profile(own.unwrap_or(balance.default), via_nodes, header, &mut balance.settings, found);
-        balance.of.extend(seen.or(own).map(|policy| (key, policy)));
-        // The next hops of a path are chosen by the policy of the node.
-        let mut of_hops = || glb::with_profile(balance.default, via_nodes, header, &mut balance.settings, found);
-        let of_paths = if paths.is_empty() { None } else { of_hops() };
-        balance.of_paths.extend(paths.into_iter().filter_map(|path| Some((path, of_paths?))));
-        if seen.is_none() && of_paths.is_none() {
-            glb::warn_unused(via_nodes, header, found);
-        }
+    let has_heartbeats = config.glb.as_ref().is_some_and(|glb| glb.role.get_ref().receives());
+    for entry in entries(config) {
+        let own = policy_of(entry.policy, &format!("{} balance", entry.header), found);
+        place(&mut balance, entry, own, has_heartbeats, found);
     }
     balance
+}
+
+/// Notes how the groups of an entry choose. `own` is the policy that it names.
+fn place(
+    balance: &mut Balance,
+    entry: Entry<'_>,
+    own: Option<GroupPolicy>,
+    has_heartbeats: bool,
+    found: &mut Findings,
+) {
+    let Entry { key, header, via_nodes, paths, .. } = entry;
+    let policy = own.unwrap_or(balance.default);
+    let seen = glb::with_profile(policy, via_nodes, header, &mut balance.settings, found);
+    balance.of.extend(seen.or(own).map(|policy| (key, policy)));
+    // The next hops of a path are chosen by the policy of the node.
+    let of_hops = if paths.is_empty() { policy } else { balance.default };
+    let seen_by_hops = match paths.as_slice() {
+        [] => seen,
+        _ => glb::with_profile(of_hops, via_nodes, header, &mut balance.settings, found),
+    };
+    balance.of_paths.extend(paths.iter().filter_map(|path| Some((path.clone(), seen_by_hops?))));
+    let is_weighed = [policy, of_hops].into_iter().any(|policy| balance.metric(policy).is_some());
+    if is_weighed && has_heartbeats && !via_nodes.is_empty() {
+        let groups = paths.into_iter().map(HopsOf::Path).chain([HopsOf::Prefix(key.0, key.1)]);
+        let nodes: BTreeSet<Ipv4Addr> = via_nodes.iter().map(|node| node.get_ref().0).collect();
+        balance.via_nodes.extend(groups.map(|group| (group, nodes.clone())));
+    } else if seen.is_none() && seen_by_hops.is_none() {
+        glb::warn_unused(via_nodes, header, found);
+    }
 }
 
 /// An entry of the file that may name a policy.
@@ -116,7 +139,7 @@ fn policies<'c>(
         let name = table.name.get_ref().as_str();
         let policy = match mode(table, found) {
             None => {
-                balance.weighted.push(name.to_owned());
+                balance.weighted.push(Weighted { name: name.to_owned(), metric: metric(table) });
                 GroupPolicy::Weighted(balance.weighted.len() - 1)
             }
             Some(mode) => {
@@ -142,12 +165,15 @@ fn mode(table: &config::Balance, found: &mut Findings) -> Option<Mode> {
     match table.mode.get_ref() {
         BalanceMode::Flowlet => {
             refuse(keys_of_adaptive(table), table, found);
+            refuse(key_of_weighted(table), table, found);
             Some(Mode::Flowlet)
         }
         BalanceMode::Adaptive => {
+            refuse(key_of_weighted(table), table, found);
             Some(Mode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
         }
         BalanceMode::Global => {
+            refuse(key_of_weighted(table), table, found);
             Some(Mode::Global(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }, None))
         }
         BalanceMode::Weighted => {
@@ -182,11 +208,32 @@ fn keys_of_flows(table: &config::Balance) -> [Written; 3] {
     ]
 }
 
+/// Returns the key that only mode "weighted" has.
+fn key_of_weighted(table: &config::Balance) -> [Written; 1] {
+    [("metric", table.metric.as_ref().map(Spanned::span))]
+}
+
+/// Returns what counts as the capacity of a link.
+fn metric(table: &config::Balance) -> Metric {
+    match or(&table.metric, WeightMetric::Capacity) {
+        WeightMetric::Capacity => Metric::Capacity,
+        WeightMetric::Available => Metric::Available,
+    }
+}
+
 fn refuse(keys: impl IntoIterator<Item = Written>, table: &config::Balance, found: &mut Findings) {
     for (key, span) in keys {
         if let Some(span) = span {
             let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().word());
-            found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
+            found.error(
+                span,
+                "[[balance]]",
+                what,
+                format!(
+                    "remove `{key}`, or write mode = \"{}\"",
+                    if key == "metric" { "weighted" } else { "adaptive" }
+                ),
+            );
         }
     }
 }

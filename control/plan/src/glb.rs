@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use srv6d_config::{self as config, BalanceMode, Findings, GlbRole, LinkGroup, NodeId, Optional, ShortTime, Spanned};
+use srv6d_config::{
+    self as config, BalanceMode, Findings, GlbRole, LinkGroup, NodeId, Optional, ShortTime, Spanned, WeightMetric,
+};
 use srv6d_srv6::model::{BalancePolicy, Balancing, FarPorts, GroupPolicy, Mode, PortId, Profile};
 
 use super::node::or;
@@ -146,8 +148,14 @@ fn warn_without_glb(config: &config::Config, found: &mut Findings) {
 
 /// Checks that a node with a policy of mode "global" receives heartbeats.
 fn check_policies(config: &config::Config, found: &mut Findings) {
-    let balances = config.balances.iter().map(Spanned::get_ref);
-    for policy in balances.filter(|policy| *policy.mode.get_ref() == BalanceMode::Global) {
+    let balances = || config.balances.iter().map(Spanned::get_ref);
+    for metric in balances().filter_map(|policy| policy.metric.as_ref()) {
+        if *metric.get_ref() == WeightMetric::Available && config.glb.is_none() {
+            let fix = "add [glb] with role = \"load-balancer-only\" and `node_id`, or write metric = \"capacity\"";
+            found.error(metric.span(), "[[balance]] metric", "nobody measures loads without [glb]", fix);
+        }
+    }
+    for policy in balances().filter(|policy| *policy.mode.get_ref() == BalanceMode::Global) {
         match config.glb.as_ref().map(|glb| *glb.role.get_ref()) {
             None => {
                 let fix = "add [glb] with role = \"load-balancer-only\" and `node_id`, or write mode = \"adaptive\"";
@@ -192,7 +200,12 @@ pub(super) fn with_profile(
 pub(super) fn warn_unused(via_nodes: &[Spanned<NodeId>], entry: &str, found: &mut Findings) {
     let Some(first) = via_nodes.first() else { return };
     let fix = "write as `balance` a [[balance]] with mode = \"global\", or remove `via_nodes`";
-    found.warning(first.span(), &format!("{entry} via_nodes"), "is used by policies of mode \"global\" only", fix);
+    found.warning(
+        first.span(),
+        &format!("{entry} via_nodes"),
+        "is used by policies of mode \"global\" only, and with [glb] by those of mode \"weighted\"",
+        fix,
+    );
 }
 
 /// Returns the number of the profile with these nodes.

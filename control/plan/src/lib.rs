@@ -227,6 +227,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         path_mtus: environment.path_mtus.clone(),
     };
     let glb = glb::plan(config, &mut desired.balance.settings, found);
+    desired.balance.links = Arc::clone(&environment.links);
     desired.offload.extend(by_tc);
     weights::weigh(config, &mut desired, found);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);

@@ -67,6 +67,7 @@ fn every_word_is_explained() {
         ("ECN marks of an emulated port", "non_ect", &["drop", "pass"]),
         ("balance", "mode", &["flowlet", "adaptive", "global", "weighted"]),
         ("glb", "role", &["helper-only", "load-balancer-only", "both"]),
+        ("balance", "metric", &["capacity", "available"]),
         ("balance", "band", &["available", "relative"]),
         ("route", "type", &["unicast", "blackhole", "unreachable", "kernel"]),
         ("block", "unknown", &["drop", "icmp", "punt", "route"]),

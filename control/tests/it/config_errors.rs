@@ -417,6 +417,8 @@ fn policies_that_cannot_be() {
     };
     refused("name = \"hash\"\nmode = \"flowlet\"", 2, &["[[balance]] name", "\"hash\" is the name of the plain hash"]);
     refused("name = \"x\"\nmode = \"spray\"", 3, &["[[balance]] mode", "flowlet"]);
+    flowlet("metric = \"capacity\"", &["does not use `metric`", "mode = \"weighted\""]);
+    refused("name = \"x\"\nmode = \"weighted\"\nmetric = \"available\"", 4, &["nobody measures loads without [glb]"]);
     flowlet("sample = \"2ms\"", &["does not use `sample`", "mode = \"adaptive\""]);
     for (key, value) in [("gap", "\"2ms\""), ("flows", "512"), ("reorder", "\"accept\""), ("low", "7")] {
         let weighted = format!("name = \"x\"\nmode = \"weighted\"\n{key} = {value}");

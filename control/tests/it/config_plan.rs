@@ -3,13 +3,14 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::model::{
-    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Mac, NonEct, PortId, Role, RouteAction,
-    TableId, UnknownSid,
+    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Link, LinkId, Mac, NonEct, PortId, Role,
+    RouteAction, TableId, UnknownSid,
 };
 
 const FULL: &str = include_str!("config_full.toml");
@@ -716,4 +717,43 @@ via_nodes = ["10.0.0.2"]
     assert_eq!((glb.group.to_string().as_str(), glb.udp_port), ("ff02::114", 47149));
     assert_eq!((glb.period.as_millis(), glb.min_gap.as_millis(), glb.ports.len()), (20, 1, 2));
     assert_eq!(glb.key.unwrap().0, 1);
+}
+
+/// Returns the weights of a route over two spines with this `metric` and these next hops, while links are as told.
+fn weighted_by(metric: &str, hops: &str, links: &[(LinkId, u64, u64)]) -> Vec<u16> {
+    const GIGABIT: u64 = 1_000_000_000;
+    let port = |n: u32| {
+        format!("[[port]]\nname = \"eth{n}\"\nspeed = \"100Gbit\"\nrole = \"fabric\"\nneighbor_id = \"10.0.0.1{n}\"\n")
+    };
+    let text = format!(
+        "[glb]\nrole = \"load-balancer-only\"\nnode_id = \"10.0.0.1\"\n{}{}[[balance]]\nname = \"fare\"\n\
+         mode = \"weighted\"\nmetric = \"{metric}\"\n[[route]]\nprefix = \"2001:db8:a::/48\"\nbalance = \"fare\"\n\
+         via_nodes = [\"10.0.0.2\", \"10.0.0.3\"]\nnexthops = [{hops}]\n",
+        port(1),
+        port(2)
+    );
+    let link = |(id, capacity, load): &(LinkId, u64, u64)| {
+        (id.clone(), Link { capacity: capacity * GIGABIT, load: load * GIGABIT })
+    };
+    let links = Arc::new(links.iter().map(link).collect());
+    weights_of(&plan_in(&text, &Environment { links, ..environment() }), "2001:db8:a::/48")
+}
+
+#[test]
+fn weights_follow_from_what_heartbeats_tell() {
+    const HOPS: &str = r#"{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }"#;
+    let behind = |from: u8, to: u8| LinkId::Behind([10, 0, 0, from].into(), [10, 0, 0, to].into());
+    let own = |name: &str| LinkId::Own(name.to_owned());
+    let slow = [(behind(11, 2), 25, 20), (behind(12, 2), 100, 90), (behind(12, 9), 1, 0)];
+    assert_eq!(weighted_by("capacity", HOPS, &[]), [10_000, 10_000], "the own ports are known");
+    assert_eq!(weighted_by("capacity", HOPS, &slow), [2500, 10_000], "the narrower link counts");
+    assert_eq!(weighted_by("available", HOPS, &slow), [5000, 10_000], "5 and 10 Gbit are left");
+    let both = [(behind(11, 2), 25, 0), (behind(11, 3), 75, 0), (behind(12, 2), 100, 0)];
+    assert_eq!(weighted_by("capacity", HOPS, &both), [5000, 10_000], "the mean of several nodes");
+    let busy = [(own("eth1"), 100, 90), (own("eth2"), 100, 200)];
+    assert_eq!(weighted_by("available", HOPS, &busy), [10_000, 1000], "at least a hundredth is available");
+    assert_eq!(weighted_by("capacity", HOPS, &busy), [10_000, 10_000]);
+    let written = HOPS.replace("\"eth1\" }", "\"eth1\", capacity = \"50Gbit\" }");
+    assert_eq!(weighted_by("capacity", &written, &slow), [5000, 10_000], "the file is believed first");
+    assert_eq!(weighted_by("available", &written, &slow), [30_000, 10_000], "the load is that of the heartbeats");
 }

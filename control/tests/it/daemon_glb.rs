@@ -401,3 +401,25 @@ fn who_must_not_send_does_not() {
     wait_for("heartbeats at the leaf", || (received() >= begin + ENOUGH).then_some(()));
     assert!(at_host.recv(&mut bytes).is_err());
 }
+
+#[test]
+#[ignore = "needs root"]
+fn weights_follow_from_the_capacities_that_spines_tell() {
+    let mut fabric = Fabric::new();
+    fabric.start("spine0", &fabric.spine(0, "100Mbit"));
+    fabric.start("spine1", &fabric.spine(1, "100Mbit"));
+    fabric.start("leaf", &fabric.leaf().replace("\"global\"", "\"weighted\""));
+    let weights = |fabric: &Fabric| {
+        let rows = fabric.show("leaf", "balance");
+        rows.as_array().unwrap().iter().map(|row| row["weight"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    wait_for("equal weights", || (weights(&fabric) == [100, 100]).then_some(()));
+    fabric.reload("spine0", &fabric.spine(0, "25Mbit"));
+    wait_for("a smaller weight", || (weights(&fabric) == [25, 100]).then_some(()));
+    let shown = text(&fabric.ask("leaf", "show balance").stdout);
+    assert!(shown.contains("capacities") && shown.contains("25 Mbit"), "{shown}");
+    let generations = text(&fabric.ask("leaf", "show generation").stdout);
+    assert!(generations.contains("heartbeats"), "{generations}");
+    fabric.kill("spine0");
+    wait_for("the capacity of the own port", || (weights(&fabric) == [100, 100]).then_some(()));
+}

@@ -21,7 +21,7 @@ mod flows;
 mod policy;
 
 pub use bands::{Band, BandScale, Sample, Sampler, combined, settled};
-pub use capacity::{BitRate, Link, Metric, Origin, Publisher, believed, path_capacity, weights};
+pub use capacity::{BitRate, Link, LinkId, Links, Metric, Origin, Publishers, believed, path_capacity, weights};
 pub use chooser::{Choice, Chooser, Members, Why};
 pub use far::{FarPorts, PortState, Profile, mean};
 pub use flows::{FlowTable, Flows};

@@ -17,8 +17,8 @@ pub struct Balancer {
     chooser: Chooser,
     /// State of each port, by the number of its device.
     ports: Vec<PortState>,
-    /// What is known of the ports behind neighbours.
-    far: Arc<FarPorts>,
+    /// What is known of the ports behind neighbours, if somebody writes it.
+    far: Option<Arc<FarPorts>>,
     /// Number of the neighbour at the other end of each port, by the number of its device.
     neighbors: Vec<Option<u8>>,
 }
@@ -53,7 +53,7 @@ impl Balancer {
 
     /// Sets where it is written how busy the ports behind neighbours are.
     pub fn set_far(&mut self, far: Arc<FarPorts>) {
-        self.far = far;
+        self.far = Some(far);
     }
 
     /// Sets the state of the port of a device.
@@ -80,7 +80,7 @@ impl Balancer {
         let ports = Ports {
             tables,
             own: &self.ports,
-            far: &self.far,
+            far: self.far.as_deref(),
             neighbors: &self.neighbors,
             profile: policy.mode.profile(),
         };
@@ -110,7 +110,7 @@ impl Balancer {
         let ports = Ports {
             tables,
             own: &self.ports,
-            far: &self.far,
+            far: self.far.as_deref(),
             neighbors: &self.neighbors,
             profile: policy.mode.profile(),
         };
@@ -145,7 +145,7 @@ impl Balancing {
 struct Ports<'p> {
     tables: &'p Tables,
     own: &'p [PortState],
-    far: &'p FarPorts,
+    far: Option<&'p FarPorts>,
     neighbors: &'p [Option<u8>],
     profile: Option<Profile>,
 }
@@ -157,7 +157,7 @@ impl Ports<'_> {
         let neighbor = self.neighbors.get(device).copied().flatten();
         Member {
             own: self.own.get(device).copied().unwrap_or_default(),
-            far: self.profile.zip(neighbor).and_then(|(profile, neighbor)| self.far.get(neighbor, profile)),
+            far: self.profile.zip(neighbor).and_then(|(profile, neighbor)| self.far?.get(neighbor, profile)),
         }
     }
 

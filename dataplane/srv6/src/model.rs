@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
 pub use srv6d_balance::{
-    Adaptive, BandScale, BitRate, FarPorts, Flows, Mode, Policy as BalancePolicy, Profile, Reactive,
+    Adaptive, BandScale, BitRate, FarPorts, Flows, Link, LinkId, Links, Metric, Mode, Policy as BalancePolicy, Profile,
+    Reactive,
 };
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
@@ -73,8 +75,8 @@ impl Desired {
 pub struct Balance {
     /// The policies that look at state, and what they share.
     pub settings: Balancing,
-    /// Names of the policies by which weights follow from capacities, which are shown to people.
-    pub weighted: Vec<String>,
+    /// The policies by which weights follow from capacities.
+    pub weighted: Vec<Weighted>,
     /// How all others choose.
     pub default: GroupPolicy,
     /// How the groups of these routes, steered prefixes and SIDs choose.
@@ -83,6 +85,19 @@ pub struct Balance {
     pub of_paths: BTreeMap<String, GroupPolicy>,
     /// What links can carry that are not those of this node's own ports.
     pub capacities: Capacities,
+    /// Nodes behind next hops, for weights by the links from there.
+    pub via_nodes: BTreeMap<HopsOf, BTreeSet<Ipv4Addr>>,
+    /// What was measured of this node's ports, and heard of the links behind neighbours.
+    pub links: Arc<Links>,
+}
+
+/// A policy by which weights follow from capacities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weighted {
+    /// Name, which is shown to people.
+    pub name: String,
+    /// What counts as the capacity of a link.
+    pub metric: Metric,
 }
 
 /// How a group chooses.
@@ -91,7 +106,7 @@ pub enum GroupPolicy {
     /// By the flow's hash.
     #[default]
     Hash,
-    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy's name.
+    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy.
     Weighted(usize),
     /// By state. The number of the policy counts from 1.
     Stateful(u16),
@@ -132,6 +147,17 @@ impl Balance {
         self.of.get(&(table, prefix)).copied().unwrap_or(self.default)
     }
 
+    /// Returns what counts as the capacity of a link for groups of a policy. `None`: its weights do not follow from that.
+    pub fn metric(&self, policy: GroupPolicy) -> Option<Metric> {
+        let GroupPolicy::Weighted(place) = policy else { return None };
+        self.weighted.get(place).map(|weighted| weighted.metric)
+    }
+
+    /// Returns how the next hops of a path are chosen.
+    pub fn path_policy(&self, name: &str) -> GroupPolicy {
+        self.of_paths.get(name).copied().unwrap_or(self.default)
+    }
+
     /// Returns the number of the policy that looks at state for a prefix, or 0 if the hash chooses.
     pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
         self.group_policy(table, prefix).number()
@@ -139,7 +165,7 @@ impl Balance {
 
     /// Returns the number of the policy that looks at state for the next hops of a path, or 0 if the hash chooses.
     pub fn policy_of_path(&self, name: &str) -> u16 {
-        self.of_paths.get(name).copied().unwrap_or(self.default).number()
+        self.path_policy(name).number()
     }
 }
 

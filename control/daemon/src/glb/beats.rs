@@ -8,26 +8,27 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use srv6d_balance::{BandScale, FarPorts, Sampler};
+use srv6d_balance::{FarPorts, LinkId, Links, Publishers};
 use srv6d_config::GlbRole;
 use srv6d_dataplane::PortTraffic;
-use srv6d_heartbeat::{Arrival, Entry, Freshness, Judge, Key, Peers, Role, Said, Sender, Sending, Settings};
+use srv6d_heartbeat::{Arrival, Freshness, Judge, Key, Peers, Role, Sender, Sending, Settings};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::port::{Port, link_of, said};
 use super::socket::{MOST_BYTES, Socket};
-use super::{Wanted, WantedPort, open};
+use super::{Wanted, WantedPort, Weighing, tell};
 
 /// Datagrams that are read from one port in a tick.
 const MOST_IN_A_TICK: usize = 64;
+/// The same for a port without a neighbour, whose datagrams are only counted.
+const MOST_OF_STRANGERS: usize = 8;
 /// Tick before anything is configured.
 const TICK: Duration = Duration::from_millis(20);
 /// Shortest time between two log lines about the silence of one peer, in nanoseconds.
 const LOG_GAP: u64 = 60_000_000_000;
-/// The band that is sent, for people.
-const FOR_PEOPLE: BandScale = BandScale::Relative { low: 200, high: 900 };
-/// The whole of a capacity, in permille.
-const ALL: u16 = 1000;
-const MEGABIT: u64 = 1_000_000;
+/// Time between two looks at links from which weights follow, in nanoseconds.
+const WEIGH: u64 = 10_000_000;
 
 /// Everything that the thread owns.
 #[derive(Debug)]
@@ -45,6 +46,11 @@ pub(super) struct Beats {
     is_usable: bool,
     sender: Option<Sender>,
     tick: Duration,
+    weighing: Option<Weighing>,
+    publishers: Publishers,
+    /// When links are looked at next.
+    weigh_due: u64,
+    links: watch::Sender<Arc<Links>>,
     silences: BTreeMap<u32, Silence>,
     is_over: bool,
 }
@@ -56,19 +62,8 @@ struct Silence {
     logged: Option<u64>,
 }
 
-/// One port.
-#[derive(Debug)]
-pub(super) struct Port {
-    pub(super) wanted: WantedPort,
-    pub(super) sampler: Option<Sampler>,
-    /// Why there is no socket, or the last heartbeat was not sent.
-    pub(super) trouble: Option<String>,
-    socket: Option<Socket>,
-    traffic: Option<PortTraffic>,
-}
-
 impl Beats {
-    pub(super) fn new(far: Arc<FarPorts>) -> Self {
+    pub(super) fn new(far: Arc<FarPorts>, links: watch::Sender<Arc<Links>>) -> Self {
         Self {
             role: GlbRole::Both,
             node: 0,
@@ -82,6 +77,10 @@ impl Beats {
             is_usable: false,
             sender: None,
             tick: TICK,
+            weighing: None,
+            publishers: Publishers::default(),
+            weigh_due: 0,
+            links,
             silences: BTreeMap::new(),
             is_over: false,
         }
@@ -106,7 +105,7 @@ impl Beats {
 
     /// Whether a port waits for its socket.
     pub(super) fn lacks_sockets(&self) -> bool {
-        self.ports.iter().any(|port| port.socket.is_none() && port.can_have_socket(self.role))
+        self.ports.iter().any(|port| port.lacks_socket(self.role))
     }
 
     /// Takes over other settings. Ports that stay keep their averages, and peers that stay what they have said.
@@ -128,6 +127,10 @@ impl Beats {
         let judge = Judge::new(wanted.rate_weight, wanted.profiles.clone());
         if (judge.rate_weight, &judge.profiles) != (self.judge.rate_weight, &self.judge.profiles) {
             self.judge = judge;
+        }
+        if self.weighing != wanted.weighing {
+            (self.weighing, self.publishers) = (wanted.weighing.clone(), Publishers::default());
+            tell(&self.links, Links::default());
         }
         self.rekey(wanted, is_usable);
     }
@@ -156,23 +159,7 @@ impl Beats {
             let same = |known: &Port| (&known.wanted.name, known.wanted.ifindex) == (&port.name, port.ifindex);
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
             let mut known = known.unwrap_or_else(|| Port::new(port.clone()));
-            if known.wanted.is_emulated != port.is_emulated {
-                known.sampler = None;
-            }
-            known.wanted = port.clone();
-            known.traffic = traffic(port);
-            // Another group, UDP port or role takes another socket.
-            known.socket = known.socket.take().filter(|socket| {
-                needs_socket(wanted.glb.role, port)
-                    && socket.is_for((wanted.glb.group, wanted.glb.udp_port), wanted.glb.role.receives())
-            });
-            if known.socket.is_none() && needs_socket(wanted.glb.role, port) {
-                match open(port, &wanted.glb, known.trouble.as_deref()) {
-                    Ok(socket) => (known.socket, known.trouble) = (Some(socket), None),
-                    Err(why) => known.trouble = Some(why),
-                }
-            }
-            known.follow_rate(wanted.rate_weight, self.now);
+            known.take_over(port, wanted, traffic(port), self.now);
             self.ports.push(known);
         }
     }
@@ -185,6 +172,29 @@ impl Beats {
         self.receive(now);
         self.watch_silence(now);
         self.send(now);
+        if now >= self.weigh_due {
+            self.weigh_due = now.saturating_add(WEIGH);
+            self.weigh(now);
+        }
+    }
+
+    /// Tells the control loop of links from which weights follow.
+    fn weigh(&mut self, now: u64) {
+        let links = self.weighing.as_ref().map(|weighing| self.links_now(weighing, now)).unwrap_or_default();
+        if let Some(links) = self.publishers.look(&links, now) {
+            tell(&self.links, links);
+        }
+    }
+
+    fn links_now(&self, weighing: &Weighing, now: u64) -> Links {
+        let own = self.ports.iter().filter(|_| weighing.loads).filter_map(Port::link);
+        let own = own.map(|(name, link)| (LinkId::Own(name), link));
+        let behind = self.peers.all().values().flat_map(|peer| {
+            let from = Ipv4Addr::from_bits(peer.last.node);
+            let known = weighing.nodes.iter().filter_map(move |node| Some((node, peer.entry(node.to_bits(), now)?)));
+            known.map(move |(node, entry)| (LinkId::Behind(from, *node), link_of(peer, entry, weighing.loads)))
+        });
+        own.chain(behind).collect()
     }
 
     fn send(&mut self, now: u64) {
@@ -219,7 +229,8 @@ impl Beats {
         let mut bytes = [0; MOST_BYTES];
         for port in &self.ports {
             let Some(socket) = port.receiver() else { continue };
-            for _ in 0..MOST_IN_A_TICK {
+            let most = if port.wanted.neighbor.is_some() { MOST_IN_A_TICK } else { MOST_OF_STRANGERS };
+            for _ in 0..most {
                 let Some((length, ttl)) = socket.receive(&mut bytes) else { break };
                 let arrival = Arrival { port: port.wanted.ifindex.unwrap_or_default(), ttl, now };
                 heard.extend(self.peers.receive(bytes.get(..length).unwrap_or_default(), arrival));
@@ -271,92 +282,6 @@ fn log(node: u32, was_fresh: bool, was_known: bool, silence: &mut Silence, now: 
         warn!("glb: {node} is silent: the quality of its ports is unknown, and this node's own ports decide");
         silence.logged = Some(now);
     }
-}
-
-impl Port {
-    const fn new(wanted: WantedPort) -> Self {
-        Self { wanted, sampler: None, trouble: None, socket: None, traffic: None }
-    }
-
-    /// Whether a socket can be opened, and is needed.
-    const fn can_have_socket(&self, role: GlbRole) -> bool {
-        self.wanted.ifindex.is_some() && needs_socket(role, &self.wanted)
-    }
-
-    fn receiver(&self) -> Option<&Socket> {
-        self.socket.as_ref().filter(|socket| socket.receives())
-    }
-
-    fn follow_rate(&mut self, rate_weight: u8, now: u64) {
-        let WantedPort { rate, full_queue, .. } = self.wanted;
-        let sent_bytes = self.traffic.as_ref().map(|traffic| traffic.read().sent_bytes);
-        match (&mut self.sampler, rate.zip(sent_bytes)) {
-            (Some(sampler), Some((rate, _))) => sampler.change(rate, full_queue, rate_weight),
-            (sampler, known) => {
-                *sampler = known.map(|(rate, sent)| Sampler::new(rate, full_queue, rate_weight, now, sent));
-            }
-        }
-    }
-
-    fn sample(&mut self, now: u64, interval: u64) {
-        if let (Some(sampler), Some(traffic)) = (&mut self.sampler, &self.traffic) {
-            sampler.sample(now, interval, traffic.read());
-        }
-    }
-
-    /// Sends a heartbeat. Returns false if the port cannot.
-    fn send(&mut self, bytes: &[u8]) -> bool {
-        let Some(socket) = self.socket.as_ref().filter(|_| self.wanted.up) else { return false };
-        let sent = socket.send(bytes);
-        self.trouble = sent.as_ref().err().map(ToString::to_string);
-        sent.is_ok()
-    }
-
-    /// Returns what is said of the port to the neighbour at its other end.
-    fn said(&self) -> Option<Said> {
-        let (neighbor, _) = self.wanted.neighbor?;
-        let score = self.sampler.as_ref().map_or(0, Sampler::score);
-        let hundredths = |permille: u16| permille.min(ALL) * 10;
-        let load = self.sampler.as_ref().map_or(0, |sampler| hundredths(sampler.load()));
-        // Receivers weigh load and queue. Where no queue can be seen, the load alone counts.
-        let queue = if self.wanted.full_queue == 0 { None } else { self.sampler.as_ref() };
-        let entry = Entry {
-            neighbor,
-            band: FOR_PEOPLE.band(score, ALL),
-            is_up: self.wanted.up,
-            is_valid: self.sampler.is_some(),
-            load,
-            queue: queue.map_or(load, |sampler| hundredths(sampler.queue())),
-            ifindex: self.wanted.ifindex.and_then(|index| u16::try_from(index).ok()).unwrap_or_default(),
-            capacity: u32::try_from(self.wanted.rate.unwrap_or_default() / MEGABIT).unwrap_or(u32::MAX),
-        };
-        Some(Said { entry, available: BandScale::Available.band(score, ALL) })
-    }
-
-    /// How much the port can take, to compare several links to one node.
-    fn left(&self) -> (bool, u64) {
-        let score = self.sampler.as_ref().map_or(0, Sampler::score);
-        let left = u64::from(ALL.saturating_sub(score)) * (self.wanted.rate.unwrap_or_default() / MEGABIT);
-        (self.wanted.up, left)
-    }
-}
-
-/// Returns what is said of the ports: of several to one node, of the one that can take the most.
-fn said(ports: &[Port]) -> Vec<Said> {
-    let mut best: BTreeMap<u32, &Port> = BTreeMap::new();
-    for port in ports {
-        let Some((neighbor, _)) = port.wanted.neighbor else { continue };
-        best.entry(neighbor)
-            .and_modify(|known| *known = if port.left() > known.left() { port } else { known })
-            .or_insert(port);
-    }
-    best.into_values().filter_map(Port::said).collect()
-}
-
-/// Whether a port needs a socket: where somebody may send heartbeats, so that they are counted, or where this node sends
-/// them.
-const fn needs_socket(role: GlbRole, port: &WantedPort) -> bool {
-    role.receives() || port.neighbor.is_some()
 }
 
 fn sending(wanted: &Wanted) -> Sending {

@@ -3,16 +3,19 @@
 //! ```text
 //! workers' counters ─► Sampler ─► Sender ─► a socket for each port with a neighbour
 //! a socket for each port ─► Peers ─► Judge ─► FarPorts ─► workers, without a lock
+//! Samplers, Peers ─► Publishers ─► Links ─► control loop: weights by capacity
 //! ```
 //!
 //! A thread of its own does all of this in ticks, so neither the control loop nor a worker waits for it, and nobody can make
 //! it read more than a bounded number of datagrams in a tick. It keeps no privilege.
 
 mod beats;
+mod port;
 mod socket;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -22,7 +25,8 @@ use srv6d_api::state::GlbView;
 use srv6d_dataplane::{Dataplane, PortTraffic};
 use srv6d_heartbeat::Key;
 use srv6d_plan::{Environment, Plan};
-use srv6d_srv6::model::{Desired, PortId};
+use srv6d_srv6::model::{Desired, Links, Metric, PortId};
+use tokio::sync::watch;
 use tracing::{error, warn};
 
 use crate::confine::keep_of_this_thread;
@@ -39,6 +43,8 @@ struct Wanted {
     rate_weight: u8,
     profiles: Vec<BTreeSet<u32>>,
     ports: Vec<WantedPort>,
+    /// `None`: no weights follow from capacities.
+    weighing: Option<Weighing>,
 }
 
 /// One port with its present state.
@@ -57,9 +63,21 @@ struct WantedPort {
     is_emulated: bool,
 }
 
+/// What weights by capacity want to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Weighing {
+    /// Nodes behind neighbours.
+    nodes: BTreeSet<Ipv4Addr>,
+    /// Whether loads count, those of this node's own ports included.
+    loads: bool,
+}
+
 /// The heartbeats of this node, if `[glb]` is configured.
 #[derive(Debug, Default)]
-pub struct Glb(Option<Running>);
+pub struct Glb {
+    running: Option<Running>,
+    links: watch::Sender<Arc<Links>>,
+}
 
 #[derive(Debug)]
 struct Running {
@@ -74,11 +92,13 @@ impl Glb {
     /// Starts, changes or ends the heartbeats according to the state in force. It does nothing if that has not changed.
     pub fn follow(&mut self, plan: &Plan, environment: &Environment, dataplane: &Dataplane) {
         let Some(glb) = &plan.glb else {
-            self.0 = None;
+            self.running = None;
+            tell(&self.links, Links::default());
             return;
         };
         let wanted = wanted(glb, dataplane.desired(), environment);
-        let running = self.0.get_or_insert_with(|| Running::start(dataplane));
+        let links = &self.links;
+        let running = self.running.get_or_insert_with(|| Running::start(dataplane, links.clone()));
         if running.told.as_ref() == Some(&wanted) && !running.beats().lacks_sockets() {
             return;
         }
@@ -89,9 +109,14 @@ impl Glb {
         running.configure(wanted, traffic);
     }
 
+    /// Returns where the links are told from which weights follow.
+    pub fn links(&self) -> watch::Receiver<Arc<Links>> {
+        self.links.subscribe()
+    }
+
     /// Reads the key again, because its file may have changed.
     pub fn read_key(&mut self) {
-        if let Some(running) = &mut self.0
+        if let Some(running) = &mut self.running
             && let Some(told) = running.told.clone()
         {
             running.read_key(&told);
@@ -102,7 +127,7 @@ impl Glb {
 
     /// Returns the state of the heartbeats. `None`: `[glb]` is not configured.
     pub fn view(&self) -> Option<GlbView> {
-        let running = self.0.as_ref()?;
+        let running = self.running.as_ref()?;
         let mut view = running.beats().view();
         view.trouble.clone_from(&running.key_trouble);
         if running.thread.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -113,8 +138,8 @@ impl Glb {
 }
 
 impl Running {
-    fn start(dataplane: &Dataplane) -> Self {
-        let beats = Arc::new(Mutex::new(Beats::new(Arc::clone(dataplane.far_ports()))));
+    fn start(dataplane: &Dataplane, links: watch::Sender<Arc<Links>>) -> Self {
+        let beats = Arc::new(Mutex::new(Beats::new(Arc::clone(dataplane.far_ports()), links)));
         let of_thread = Arc::clone(&beats);
         let started = std::thread::Builder::new().name("srv6d-glb".to_owned()).spawn(move || run(&of_thread));
         if let Err(why) = &started {
@@ -189,13 +214,15 @@ fn run(beats: &Mutex<Beats>) {
 fn wanted(glb: &srv6d_plan::Glb, desired: &Desired, environment: &Environment) -> Wanted {
     let settings = &desired.balance.settings;
     let numbers: BTreeMap<PortId, u8> = settings.numbered_neighbors().map(|(number, port)| (port, number)).collect();
+    let indexes: BTreeMap<&str, u32> =
+        environment.devices.iter().map(|device| (device.name.as_str(), device.ifindex)).collect();
     let port = |(id, node): &(PortId, Option<srv6d_config::NodeId>)| {
         let model = desired.ports.get(usize::from(id.0))?;
         let emulation = desired.emulated.get(id);
         let full_queue = emulation.map_or(0, |link| link.ecn.map_or(link.queue, |ecn| ecn.max));
         Some(WantedPort {
             name: model.name.clone(),
-            ifindex: environment.device(&model.name).map(|device| device.ifindex),
+            ifindex: indexes.get(model.name.as_str()).copied(),
             neighbor: node.and_then(|node| Some((node.0.to_bits(), *numbers.get(id)?))),
             up: model.up,
             rate: desired.rate_of(*id),
@@ -208,7 +235,26 @@ fn wanted(glb: &srv6d_plan::Glb, desired: &Desired, environment: &Environment) -
         rate_weight: settings.rate_weight,
         profiles: settings.profiles.iter().map(|nodes| nodes.iter().map(|node| node.to_bits()).collect()).collect(),
         ports: glb.ports.iter().filter_map(port).collect(),
+        weighing: weighing(desired),
     }
+}
+
+fn weighing(desired: &Desired) -> Option<Weighing> {
+    let balance = &desired.balance;
+    let loads = balance.weighted.iter().any(|policy| policy.metric == Metric::Available);
+    let nodes = balance.via_nodes.values().flatten().copied().collect();
+    (!balance.weighted.is_empty()).then_some(Weighing { nodes, loads })
+}
+
+/// Tells the control loop of links, unless it knows them already.
+fn tell(told: &watch::Sender<Arc<Links>>, links: Links) {
+    told.send_if_modified(|known| {
+        let is_news = **known != links;
+        if is_news {
+            *known = Arc::new(links);
+        }
+        is_news
+    });
 }
 
 /// Opens the socket of a port, or says why not. `known` is what was said about it before.

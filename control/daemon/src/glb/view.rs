@@ -7,7 +7,8 @@ use srv6d_api::state::{GlbLinkRow, GlbPeerRow, GlbPortRow, GlbView};
 use srv6d_balance::{BandScale, PortState, Sampler};
 use srv6d_heartbeat::{Freshness, Peer, Reject, Role};
 
-use super::beats::{Beats, Port};
+use super::beats::Beats;
+use super::port::Port;
 
 const MEGABIT: u64 = 1_000_000;
 

@@ -8,7 +8,7 @@ use srv6d_balance::combined;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
 use srv6d_srv6::model::{
-    BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Mode, PortId, RouteAction, Steer, TableId,
+    BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Metric, Mode, PortId, RouteAction, Steer, TableId,
 };
 use srv6d_srv6::{MOVES, PortState};
 
@@ -45,12 +45,12 @@ impl View<'_> {
         }
         let mut rows = Vec::new();
         for (name, HopGroup { of, policy, hops, more }) in self.groups_of_hops() {
-            let members = hops.iter().map(|hop| self.hop_member(&of, hop)).collect();
+            let members = hops.iter().map(|hop| self.hop_member(&of, hop, policy)).collect();
             rows.extend(self.rows_of(&name, more, policy, members));
         }
         for steer in self.desired.steers.iter().filter(|steer| steer.paths.len() > 1) {
             let policy = balance.group_policy(steer.table, steer.prefix);
-            rows.extend(self.rows_of(&format!("steer {}", steer.prefix), 0, policy, self.path_members(steer)));
+            rows.extend(self.rows_of(&format!("steer {}", steer.prefix), 0, policy, self.path_members(steer, policy)));
         }
         rows
     }
@@ -75,7 +75,8 @@ impl View<'_> {
                 continue;
             }
             let of = HopsOf::Prefix(table, prefix);
-            let capacity = |hop: &Hop| capacity_of_hop(self.desired, &of, hop);
+            let metric = self.metric(policy);
+            let capacity = |hop: &Hop| capacity_of_hop(self.desired, &of, hop, metric?);
             let text = |hop: &Hop| (hop.port.0, format!("{:?}", hop.via), hop.weight, capacity(hop));
             match names.entry((policy, hops.iter().map(text).collect())) {
                 Entry::Vacant(new) => {
@@ -90,26 +91,31 @@ impl View<'_> {
         groups
     }
 
-    fn hop_member(&self, of: &HopsOf, hop: &Hop) -> Member {
+    /// Returns what counts as the capacity of a link for groups of a policy.
+    fn metric(&self, policy: GroupPolicy) -> Option<Metric> {
+        self.desired.balance.metric(policy)
+    }
+
+    fn hop_member(&self, of: &HopsOf, hop: &Hop, policy: GroupPolicy) -> Member {
         let (port, address) = (self.port_name(hop.port), hop.via.map(|via| via.to_string()).unwrap_or_default());
         let counted = self.counters.next_hops.iter().find(|known| known.port == port && known.address == address);
         Member {
             name: format!("{port} {address}").trim_end().to_owned(),
             weight: hop.weight,
-            capacity: capacity_of_hop(self.desired, of, hop),
+            capacity: self.metric(policy).and_then(|metric| capacity_of_hop(self.desired, of, hop, metric)),
             port: Some(hop.port),
             packets: counted.map_or(0, |counted| counted.packets),
             choices: counted.map(|counted| counted.choices).unwrap_or_default(),
         }
     }
 
-    fn path_members(&self, steer: &Steer) -> Vec<Member> {
+    fn path_members(&self, steer: &Steer, policy: GroupPolicy) -> Vec<Member> {
         let member = |path: &srv6d_srv6::model::Path| {
             let counted = self.counters.paths.iter().find(|known| known.path == path.name);
             Member {
                 name: path.name.clone(),
                 weight: path.weight,
-                capacity: capacity_of_path(self.desired, path),
+                capacity: self.metric(policy).and_then(|metric| capacity_of_path(self.desired, path, metric)),
                 port: path.via.first().map(|hop| hop.port),
                 packets: counted.map_or(0, |counted| counted.packets),
                 choices: counted.map(|counted| counted.choices).unwrap_or_default(),
@@ -123,7 +129,7 @@ impl View<'_> {
         let stateful = usize::from(policy.number()).checked_sub(1);
         let name = match policy {
             GroupPolicy::Hash => None,
-            GroupPolicy::Weighted(at) => balance.weighted.get(at),
+            GroupPolicy::Weighted(at) => balance.weighted.get(at).map(|weighted| &weighted.name),
             GroupPolicy::Stateful(_) => stateful.and_then(|at| balance.settings.names.get(at)),
         };
         let Some(name) = name else { return Vec::new() };
