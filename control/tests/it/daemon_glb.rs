@@ -395,6 +395,7 @@ fn who_must_not_send_does_not() {
     assert_eq!(fabric.show("leaf", "glb")["sent"], 0);
     assert_eq!(fabric.show("spine0", "glb")["received"], 0);
     assert_eq!(fabric.show("spine0", "glb")["peers"].as_array().unwrap().len(), 0);
+    assert_eq!(fabric.show("leaf", "process")["least_privilege"], true, "heartbeats need no privilege");
     // The host is no neighbour, and is told nothing.
     let (at_host, _) = fabric.socket("host", "eth0", PORT);
     let begin = received();

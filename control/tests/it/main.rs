@@ -56,6 +56,7 @@ mod lab_bgp;
 mod lab_controller;
 mod lab_fabric;
 mod lab_fpm;
+mod lab_glb;
 mod lab_impair;
 mod lab_moves;
 mod lab_scale;

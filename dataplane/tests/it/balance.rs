@@ -101,13 +101,17 @@ fn new_flowlets_avoid_a_busy_port_behind_the_next_hop() {
     };
     let by_hash = next(&mut rig);
     assert!(by_hash.contains(&1) && by_hash.contains(&2), "nothing is known of the far ports: {by_hash:?}");
-    let is = |number, profile, score| far.set(number, profile, Some(PortState { score, rate: GIGABIT }));
-    (is(0, 1, 0), is(1, 1, 900), is(0, 0, 1000));
+    let set = |ports: &[(u8, u8, u16, u64)]| {
+        for &(number, profile, score, rate) in ports {
+            far.set(number, profile, Some(PortState { score, rate }));
+        }
+    };
+    set(&[(0, 1, 0, GIGABIT), (1, 1, 900, GIGABIT), (0, 0, 1000, GIGABIT)]);
     assert_eq!(next(&mut rig), [1; 40], "the port behind 10.0.0.12 is busy; those of another profile do not matter");
     far.set(1, 1, None);
     assert_eq!(next(&mut rig), by_hash, "silence takes no path away: its own port decides");
-    (is(0, 1, 500), is(1, 1, 0));
+    set(&[(0, 1, 500, GIGABIT), (1, 1, 0, GIGABIT)]);
     assert_eq!(next(&mut rig), [2; 40]);
-    (far.set(0, 1, Some(PortState { score: 0, rate: GIGABIT / 4 })), is(1, 1, 600));
+    set(&[(0, 1, 0, GIGABIT / 4), (1, 1, 600, GIGABIT)]);
     assert_eq!(next(&mut rig), [2; 40], "an idle slow port has less left than a busy fast one");
 }

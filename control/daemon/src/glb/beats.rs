@@ -150,7 +150,9 @@ impl Beats {
         self.silences.retain(|node, _| self.peers.all().contains_key(node));
         self.far.clear();
         let known: Vec<u32> = self.peers.all().keys().copied().collect();
-        known.into_iter().for_each(|node| self.judge_peer(node));
+        for node in known {
+            self.judge_peer(node);
+        }
     }
 
     fn take_ports(&mut self, wanted: &Wanted, traffic: impl Fn(&WantedPort) -> Option<PortTraffic>) {
@@ -236,7 +238,9 @@ impl Beats {
                 heard.extend(self.peers.receive(bytes.get(..length).unwrap_or_default(), arrival));
             }
         }
-        heard.into_iter().for_each(|node| self.judge_peer(node));
+        for node in heard {
+            self.judge_peer(node);
+        }
     }
 
     /// Tells the workers what a peer says of its ports.
@@ -264,7 +268,9 @@ impl Beats {
             self.silences.insert(node, silence);
             changed.push(node);
         }
-        changed.into_iter().for_each(|node| self.judge_peer(node));
+        for node in changed {
+            self.judge_peer(node);
+        }
     }
 }
 

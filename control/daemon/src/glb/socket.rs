@@ -17,7 +17,7 @@ const NETWORK_CONTROL: u32 = 0xc0;
 /// Sends and receives on one network device only.
 #[derive(Debug)]
 pub(super) struct Socket {
-    socket: socket2::Socket,
+    udp: socket2::Socket,
     to: SocketAddrV6,
     receives: bool,
 }
@@ -41,7 +41,7 @@ impl Socket {
             socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0).into())?;
             socket.join_multicast_v6(&group, ifindex)?;
         }
-        Ok(Self { socket, to: SocketAddrV6::new(group, port, 0, ifindex), receives })
+        Ok(Self { udp: socket, to: SocketAddrV6::new(group, port, 0, ifindex), receives })
     }
 
     /// Sends a heartbeat.
@@ -49,7 +49,7 @@ impl Socket {
     /// # Errors
     /// The link is down or has no link-local address yet, or its queue is full.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.socket.send_to(bytes, &self.to.into()).map(drop)
+        self.udp.send_to(bytes, &self.to.into()).map(drop)
     }
 
     /// Reads one datagram into `bytes`. Returns its length and its hop limit, or `None` if there is none.
@@ -57,7 +57,7 @@ impl Socket {
         let mut control = nix::cmsg_space!(libc::c_int);
         let mut parts = [IoSliceMut::new(bytes)];
         let flags = MsgFlags::MSG_DONTWAIT;
-        let received = match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, Some(&mut control), flags) {
+        let received = match recvmsg::<()>(self.udp.as_raw_fd(), &mut parts, Some(&mut control), flags) {
             Ok(received) => received,
             // An error of an earlier packet that is told now.
             Err(why) if why != Errno::EAGAIN => return Some((0, 0)),
@@ -83,6 +83,6 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.udp.as_fd()
     }
 }
