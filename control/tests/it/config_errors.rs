@@ -460,11 +460,11 @@ fn heartbeats_that_cannot_be() {
     glb("key = \"glb.key\"", 4, &["[glb] key", "absolute path"]);
     glb(&port("neighbor_id = \"10.0.0.1\""), 6, &["10.0.0.1 is this node itself"]);
     glb(&port("vlan = 5\ndevice = \"eth1\"\nneighbor_id = \"10.0.0.2\""), 8, &["heartbeats have no VLAN tag"]);
-    let ports = |count: u32| -> String {
+    let neighbors = |count: u32| -> String {
         let port = |n| format!("[[port]]\nname = \"p{n}\"\nneighbor_id = \"10.0.1.{n}\"\n");
         (1..=count).map(port).collect()
     };
-    glb(&ports(65), 2, &["there are 65 neighbours, and role \"both\" has room for 64"]);
+    glb(&neighbors(65), 2, &["there are 65 neighbours, and role \"both\" has room for 64"]);
     let route = |n: u32| {
         format!(
             "[[route]]\nprefix = \"2001:db8:{n}::/48\"\ntype = \"kernel\"\nbalance = \"far\"\n\

@@ -174,7 +174,9 @@ impl Fabric {
         self.start("spine0", &self.spine(0, "100Mbit"));
         self.start("spine1", &self.spine(1, "100Mbit"));
         self.start("leaf", &self.leaf());
-        SPINES.iter().for_each(|spine| self.wait_until(spine, "fresh"));
+        for spine in SPINES {
+            self.wait_until(spine, "fresh");
+        }
         let host = self.ns("host").to_owned();
         wait_for("both next hops", || {
             for source in 0..8 {

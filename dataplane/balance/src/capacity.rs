@@ -143,8 +143,8 @@ pub struct Publishers {
 }
 
 impl Publishers {
-    /// Looks at the present links. Returns all of them as they are to be told, if something is told now: a load by the rules
-    /// of [`Publisher`]; another capacity, and a link that comes or goes, at once. Altogether, something is told no more often
+    /// Looks at the present links. Returns all of them as they are to be told, if something is told now: a load that
+    /// differs by more than 10 % for 100 ms; another capacity, and a link that comes or goes, at once. Altogether, something is told no more often
     /// than ten times a second.
     pub fn look(&mut self, links: &Links, now: u64) -> Option<Links> {
         let before = self.links.len();
