@@ -104,15 +104,15 @@ mod tests {
         judged
     }
 
-    fn port(score: u16, gigabits: u64) -> Option<PortState> {
-        Some(PortState { score, rate: gigabits * GIGABIT })
+    fn port(score: u16, gigabits: u64) -> PortState {
+        PortState { score, rate: gigabits * GIGABIT }
     }
 
     #[test]
     fn the_receiver_weighs_load_and_queue_itself() {
         let busy = Entry { queue: 8000, ..entry(2, 4000, 100_000) };
         for (weight, score) in [(0, 800), (50, 600), (100, 400)] {
-            assert_eq!(judged(&[&[2]], weight, &[&[busy]], 0), [port(score, 100)]);
+            assert_eq!(judged(&[&[2]], weight, &[&[busy]], 0), [Some(port(score, 100))]);
         }
     }
 
@@ -120,22 +120,22 @@ mod tests {
     fn a_profile_of_several_nodes_is_the_mean_of_what_is_known() {
         let entries = [entry(2, 0, 100_000), entry(3, 5000, 40_000), Entry { is_valid: false, ..entry(4, 0, 1) }];
         let judged = judged(&[&[2], &[2, 3], &[3, 4, 5], &[4, 5]], 100, &[&entries], 0);
-        assert_eq!(judged, [port(0, 100), port(142, 70), port(500, 40), None]);
+        assert_eq!(judged, [Some(port(0, 100)), Some(port(142, 70)), Some(port(500, 40)), None]);
     }
 
     #[test]
     fn a_link_that_is_down_is_the_worst_and_a_silent_peer_unknown() {
         let down = Entry { is_up: false, ..entry(2, 0, 100_000) };
-        assert_eq!(judged(&[&[2]], 50, &[&[down]], 0), [port(1000, 100)]);
+        assert_eq!(judged(&[&[2]], 50, &[&[down]], 0), [Some(port(1000, 100))]);
         let idle = entry(2, 0, 100_000);
-        assert_eq!(judged(&[&[2]], 50, &[&[idle]], 60 * MS), [port(0, 100)]);
+        assert_eq!(judged(&[&[2]], 50, &[&[idle]], 60 * MS), [Some(port(0, 100))]);
         assert_eq!(judged(&[&[2]], 50, &[&[idle]], 60 * MS + 1), [None]);
     }
 
     #[test]
     fn a_load_that_wavers_does_not_change_the_score() {
         let [first, second, third] = [5000, 5060, 5070].map(|load| [entry(2, load, 100_000)]);
-        assert_eq!(judged(&[&[2]], 100, &[&first, &second], 0), [port(500, 100)]);
-        assert_eq!(judged(&[&[2]], 100, &[&first, &second, &third], 0), [port(507, 100)]);
+        assert_eq!(judged(&[&[2]], 100, &[&first, &second], 0), [Some(port(500, 100))]);
+        assert_eq!(judged(&[&[2]], 100, &[&first, &second, &third], 0), [Some(port(507, 100))]);
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn without_news_one_heartbeat_is_sent_in_each_period() {
         let mut sender = sender();
-        let sent: Vec<u64> = (0..100).filter(|ms| sender.look(ms * MS, &said(*ms as u16, 7)).is_some()).collect();
+        let sent: Vec<u16> = (0..100).filter(|ms| sender.look(u64::from(*ms) * MS, &said(*ms, 7)).is_some()).collect();
         assert_eq!(sent, [0, 20, 40, 60, 80], "the load alone is no news");
     }
 
