@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
+use srv6d_balance::Sample;
 use srv6d_srv6::{DropReason, MOVES, Verdict};
 
 use crate::drops::{Dropped, LastDrops, Place};
@@ -44,6 +45,7 @@ struct SocketQueue {
     bytes: AtomicU64,
     peak: AtomicU64,
     load: AtomicU64,
+    sent_bytes: AtomicU64,
     ce_marked: AtomicU64,
     wred_dropped: AtomicU64,
     queue_full: AtomicU64,
@@ -156,6 +158,13 @@ impl WorkerCounters {
         self.sockets.get(socket).map_or(0, |counters| counters.tx_bytes.load(Relaxed))
     }
 
+    /// What the emulated port of a socket has sent so far, overhead included, and the bytes that wait in it.
+    pub(crate) fn emulated(&self, socket: usize) -> Sample {
+        let of = |queue: &SocketQueue| (queue.sent_bytes.load(Relaxed), queue.bytes.load(Relaxed));
+        let (sent_bytes, queue) = self.queues.get(socket).map(of).unwrap_or_default();
+        Sample { sent_bytes, queue }
+    }
+
     pub(crate) fn set_held(&self, held: usize) {
         self.held.store(held as u64, Relaxed);
     }
@@ -171,6 +180,7 @@ impl WorkerCounters {
         queue.bytes.store(state.bytes, Relaxed);
         queue.peak.store(state.since.peak_queue, Relaxed);
         queue.load.store(state.load, Relaxed);
+        add(&queue.sent_bytes, state.since.sent_bytes);
         add(&queue.ce_marked, state.since.ce_marked);
         add(&queue.wred_dropped, state.since.wred_dropped);
         add(&queue.queue_full, state.since.queue_full);

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::Serialize;
+use srv6d_balance::FarPorts;
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::desired::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
@@ -37,10 +38,12 @@ mod delivery;
 mod descriptors;
 mod local;
 mod offload;
+mod traffic;
 mod views;
 
 pub use local::WhyWorker;
 pub use offload::{PortOffload, offload_wiring};
+pub use traffic::PortTraffic;
 
 /// Largest number of reports that wait for control: wanted next hops, and paths with a smaller MTU.
 const WANTED: usize = 1024;
@@ -234,6 +237,7 @@ pub struct Dataplane {
     event: Arc<EventFd>,
     failed: Arc<AtomicBool>,
     taps: Arc<Taps>,
+    far: Arc<FarPorts>,
 }
 
 impl Dataplane {
@@ -268,6 +272,7 @@ impl Dataplane {
             event: Arc::new(event),
             failed: Arc::new(AtomicBool::new(false)),
             taps: Arc::default(),
+            far: Arc::default(),
             settings,
         };
         for worker in 0..dataplane.settings.cores.len() {
@@ -301,7 +306,7 @@ impl Dataplane {
                 let _ = event.write(1); // EAGAIN: control is awake already
             }
         });
-        let step = step.holding(held_packets(self.settings.frames));
+        let step = step.holding(held_packets(self.settings.frames)).seeing_far(Arc::clone(&self.far));
         let step = step.tapped(Arc::clone(&self.taps)).on_smaller_path(move |path| {
             if smaller_path.try_send(path).is_ok() {
                 let _ = bell.write(1); // EAGAIN: control is awake already

@@ -29,7 +29,8 @@ pub use counters::{
     Totals, VlanCounters, WorkerCounters,
 };
 pub use dataplane::{
-    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, Settings, WhyWorker, offload_wiring,
+    AttachedPort, Dataplane, DataplaneError, Generation, Polling, PortOffload, PortTraffic, Settings, WhyWorker,
+    offload_wiring,
 };
 pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use srv6d_balance::Sample;
+use srv6d_balance::{FarPorts, Sample};
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
@@ -112,6 +112,13 @@ impl<I: Io> Step<I> {
     #[must_use]
     pub fn holding(mut self, packets: usize) -> Self {
         self.held = Held::with_room(packets);
+        self
+    }
+
+    /// Sets the place where it is written how busy the ports behind neighbours are.
+    #[must_use]
+    pub fn seeing_far(mut self, far: Arc<FarPorts>) -> Self {
+        self.slow.balancer.set_far(far);
         self
     }
 

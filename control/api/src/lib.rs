@@ -24,8 +24,8 @@ use srv6d_offer::Offer;
 
 use explain::{ExplainView, LastDrop, LongestMatch};
 use state::{
-    CountersView, GenerationView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView, RouteStatus,
-    SidStatus, SourceView, UnfollowedRoute,
+    CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView,
+    RouteStatus, SidStatus, SourceView, UnfollowedRoute,
 };
 
 /// Version of the protocol. A peer with another version is refused, because its messages might be misunderstood.
@@ -53,6 +53,8 @@ pub enum Topic {
     Neighbors,
     /// Groups that choose by a policy: their members, how good each is, flowlets and moves.
     Balance,
+    /// Heartbeats: peers, their age, and the links behind them.
+    Glb,
     /// Packet counters: where every packet ended, each reason with its meaning.
     Counters,
     /// Generations of the tables: time, cause and changes.
@@ -157,6 +159,8 @@ pub enum Response {
     Neighbors(Vec<NeighborStatus>),
     /// Answer to `show balance`.
     Balance(Vec<MemberStatus>),
+    /// Answer to `show glb`.
+    Glb(Box<GlbView>),
     /// Answer to `show counters`.
     Counters(Box<CountersView>),
     /// Answer to `show generation`.

@@ -266,7 +266,7 @@ pub struct MemberStatus {
     pub more: usize,
     /// Name of the policy.
     pub policy: String,
-    /// What decides: `flowlet`, `adaptive` or `weighted`.
+    /// What decides: `flowlet`, `adaptive`, `global` or `weighted`.
     pub mode: String,
     /// Next hop or path.
     pub member: String,
@@ -278,8 +278,14 @@ pub struct MemberStatus {
     /// What the weights of a weighted policy are made of: `capacities`, `route` or `nothing`.
     #[serde(default)]
     pub weights_from: Option<String>,
-    /// Quality, 0 to 7; 7 is the best. Only adaptive policies have one.
+    /// Quality of the own port, 0 to 7; 7 is the best. Only adaptive and global policies have one.
     pub band: Option<u8>,
+    /// Quality of the ports behind the next hop, if heartbeats tell of them.
+    #[serde(default)]
+    pub far_band: Option<u8>,
+    /// The quality that decides: the worse one of both.
+    #[serde(default)]
+    pub used_band: Option<u8>,
     /// How busy the port is, in permille, with `band`.
     pub score: Option<u16>,
     /// Packets that left by the member, those of other groups included.
@@ -288,6 +294,92 @@ pub struct MemberStatus {
     pub flowlets: u64,
     /// Flows that came to the member from another one, by reason: `gap`, `down`, `reactive`.
     pub moves: BTreeMap<String, u64>,
+}
+
+/// Heartbeats of this node and its neighbours: `show glb`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GlbView {
+    /// What the node does: `helper-only`, `load-balancer-only` or `both`.
+    pub role: String,
+    /// BGP identifier of this node.
+    pub node: String,
+    /// Why no heartbeat is sent or believed.
+    #[serde(default)]
+    pub trouble: Option<String>,
+    /// Heartbeats sent, one for each neighbour.
+    pub sent: u64,
+    /// Heartbeats received and believed.
+    pub received: u64,
+    /// Datagrams refused, by reason.
+    pub rejected: BTreeMap<String, u64>,
+    /// Ports of this node.
+    pub ports: Vec<GlbPortRow>,
+    /// Nodes that are expected to send heartbeats.
+    pub peers: Vec<GlbPeerRow>,
+    /// Links between the peers and the nodes behind them.
+    pub links: Vec<GlbLinkRow>,
+}
+
+/// A port, as heartbeats tell of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlbPortRow {
+    /// Name of the port.
+    pub port: String,
+    /// Node at the other end. Without one, heartbeats are refused.
+    pub neighbor: Option<String>,
+    /// Average load in permille, if the rate is known.
+    pub load_permille: Option<u16>,
+    /// Average share of the queue that is full, in permille, if the queue can be seen.
+    pub queue_permille: Option<u16>,
+    /// Bits per second.
+    pub capacity: Option<u64>,
+    /// Why heartbeats are not sent or received on it.
+    #[serde(default)]
+    pub trouble: Option<String>,
+}
+
+/// A node that is expected to send heartbeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlbPeerRow {
+    /// BGP identifier.
+    pub node: String,
+    /// Ports that lead to it.
+    pub port: String,
+    /// `fresh`, `unknown` after three silent periods, `suspect` after five, or `unheard`.
+    pub state: String,
+    /// What the peer does: `helper-only` or `both`.
+    pub role: Option<String>,
+    /// Microseconds since the last heartbeat.
+    pub age_us: Option<u64>,
+    /// Longest time between two heartbeats of the peer, in milliseconds.
+    pub period_ms: Option<u64>,
+    /// Heartbeats received.
+    pub received: u64,
+    /// Heartbeats that are missing, by their sequence numbers.
+    pub missed: u64,
+    /// Restarts of the peer.
+    pub restarts: u64,
+}
+
+/// A link from a peer to a node behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlbLinkRow {
+    /// BGP identifier of the peer.
+    pub node: String,
+    /// BGP identifier of the node behind it.
+    pub neighbor: String,
+    /// The link is up.
+    pub up: bool,
+    /// Average load in permille.
+    pub load_permille: u64,
+    /// Average share of the queue that is full, in permille.
+    pub queue_permille: u64,
+    /// Bits per second.
+    pub capacity: u64,
+    /// Groups look at it: the node is one of `via_nodes`.
+    pub looked_at: bool,
+    /// Quality beside the other links to the same node, 0 to 7, by what is left of the capacity. `None`: unknown.
+    pub band: Option<u8>,
 }
 
 /// A counter of one reason for which packets end.
@@ -584,4 +676,6 @@ pub struct State {
     pub generation: GenerationView,
     /// Contents of `show source`.
     pub sources: Vec<SourceView>,
+    /// Contents of `show glb`, if heartbeats are configured.
+    pub glb: Option<GlbView>,
 }

@@ -39,6 +39,8 @@ pub struct Balance {
     pub reactive: Option<Reactive>,
     /// Whether flows may be reordered, default `refuse`.
     pub reorder: Optional<Reorder>,
+    /// What counts as the capacity of a link, default `capacity`.
+    pub metric: Optional<WeightMetric>,
 }
 
 crate::keywords! {
@@ -48,8 +50,20 @@ crate::keywords! {
         Flowlet = "flowlet",
         /// The best band, after each gap.
         Adaptive = "adaptive",
+        /// The best band of both the own link and those behind the next hop.
+        Global = "global",
         /// The hash, by weights from the capacities of links.
         Weighted = "weighted",
+    }
+}
+
+crate::keywords! {
+    /// What counts as the capacity of a link.
+    WeightMetric {
+        /// All of it.
+        Capacity = "capacity",
+        /// What its load leaves.
+        Available = "available",
     }
 }
 
@@ -97,7 +111,21 @@ impl Record for Balance {
         let sample = table.optional("sample");
         let reactive = table.optional_record("reactive");
         let reorder = table.optional("reorder");
-        Some(Self { name: name?, mode: mode?, gap, flows, band, low, high, rate_weight, sample, reactive, reorder })
+        let metric = table.optional("metric");
+        Some(Self {
+            name: name?,
+            mode: mode?,
+            gap,
+            flows,
+            band,
+            low,
+            high,
+            rate_weight,
+            sample,
+            reactive,
+            reorder,
+            metric,
+        })
     }
 }
 

@@ -9,6 +9,7 @@ mod balance;
 mod diagnostic;
 mod emulate;
 mod fpm;
+mod glb;
 mod merge;
 mod records;
 mod schema;
@@ -20,10 +21,11 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-pub use balance::{Balance, BalanceMode, BandRule, HASH, Reactive, Reorder, ShortTime};
+pub use balance::{Balance, BalanceMode, BandRule, HASH, Reactive, Reorder, ShortTime, WeightMetric};
 pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
+pub use glb::{Glb, GlbRole, LinkGroup, NodeId};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
     OneHop, Optional, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior,
@@ -169,6 +171,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<EcnRule>(),
         keys_of::<Balance>(),
         keys_of::<Reactive>(),
+        keys_of::<Glb>(),
         keys_of::<Sid>(),
         keys_of::<Steer>(),
         keys_of::<SteerPath>(),

@@ -21,6 +21,7 @@ impl Record for Config {
             blocks: table.records("block"),
             ports: table.records("port"),
             balances: table.records("balance"),
+            glb: table.optional_record("glb"),
             sids: table.records("sid"),
             steers: table.records("steer"),
             routes: table.records("route"),
@@ -127,6 +128,7 @@ impl Record for Port {
         let offload = table.optional("offload");
         let emulate = table.optional_record("emulate");
         let speed = table.optional("speed");
+        let neighbor_id = table.optional("neighbor_id");
         Some(Self {
             name: name?,
             device,
@@ -141,6 +143,7 @@ impl Record for Port {
             offload,
             emulate,
             speed,
+            neighbor_id,
         })
     }
 }
@@ -170,6 +173,7 @@ impl Record for Sid {
         let nexthops = table.records("nexthops");
         let backup = table.records("backup");
         let balance = table.optional("balance");
+        let via_nodes = table.list("via_nodes");
         Some(Self {
             sid: sid?,
             behavior: behavior?,
@@ -182,6 +186,7 @@ impl Record for Sid {
             nexthops,
             backup,
             balance,
+            via_nodes,
         })
     }
 }
@@ -210,7 +215,8 @@ impl Record for Steer {
         let path = segment_route(table);
         let paths = table.records("paths");
         let balance = table.optional("balance");
-        Some(Self { prefix: prefix?, table: vrf, mode, source, path, paths, balance })
+        let via_nodes = table.list("via_nodes");
+        Some(Self { prefix: prefix?, table: vrf, mode, source, path, paths, balance, via_nodes })
     }
 }
 
@@ -241,7 +247,8 @@ impl Record for Route {
         let hop = one_hop(table);
         let nexthops = table.records("nexthops");
         let balance = table.optional("balance");
-        Some(Self { prefix: prefix?, table: route_table, kind, hop, nexthops, balance })
+        let via_nodes = table.list("via_nodes");
+        Some(Self { prefix: prefix?, table: route_table, kind, hop, nexthops, balance, via_nodes })
     }
 }
 

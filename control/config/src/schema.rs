@@ -15,6 +15,7 @@ use super::balance::Balance;
 use super::diagnostic::{Diagnostic, Source};
 use super::emulate::{Emulate, Rate};
 use super::fpm::Fpm;
+use super::glb::{Glb, NodeId};
 use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp};
 
@@ -44,6 +45,8 @@ pub struct Config {
     /// `[[balance]]`.
     #[serde(rename = "balance")]
     pub balances: Vec<Spanned<Balance>>,
+    /// `[glb]`.
+    pub glb: Option<Glb>,
     /// `[[sid]]`.
     #[serde(rename = "sid")]
     pub sids: Vec<Spanned<Sid>>,
@@ -269,6 +272,8 @@ pub struct Port {
     pub emulate: Option<Emulate>,
     /// Bits per second of the link, by which its load is judged and weights are made.
     pub speed: Optional<Rate>,
+    /// The node at the other end of the link, which exchanges heartbeats with this one.
+    pub neighbor_id: Optional<NodeId>,
 }
 
 crate::keywords! {
@@ -346,6 +351,8 @@ pub struct Sid {
     pub backup: Vec<Spanned<NextHop>>,
     /// Policy by which one of several next hops is chosen, default that of `[node]`.
     pub balance: Optional<String>,
+    /// The nodes behind the next hops, whose links from there a policy of mode "global" looks at.
+    pub via_nodes: Vec<Spanned<NodeId>>,
 }
 
 crate::keywords! {
@@ -444,6 +451,8 @@ pub struct Steer {
     pub paths: Vec<Spanned<SteerPath>>,
     /// Policy by which one of several paths is chosen, default that of `[node]`.
     pub balance: Optional<String>,
+    /// The nodes behind the next hops, whose links from there a policy of mode "global" looks at.
+    pub via_nodes: Vec<Spanned<NodeId>>,
 }
 
 crate::keywords! {
@@ -500,6 +509,8 @@ pub struct Route {
     pub nexthops: Vec<Spanned<NextHop>>,
     /// Policy by which one of several next hops is chosen, default that of `[node]`.
     pub balance: Optional<String>,
+    /// The nodes behind the next hops, whose links from there a policy of mode "global" looks at.
+    pub via_nodes: Vec<Spanned<NodeId>>,
 }
 
 crate::keywords! {

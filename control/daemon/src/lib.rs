@@ -1,7 +1,7 @@
 //! The daemon: one control loop, and the rooms that it asks.
 //!
 //! ```text
-//! confine, kernel, capture <- fpm, source, metrics <- daemon
+//! confine, kernel, capture <- fpm, glb, source, metrics <- daemon
 //! ```
 
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ pub mod capture;
 pub mod confine;
 mod daemon;
 pub mod fpm;
+pub mod glb;
 pub mod kernel;
 pub mod kernel_release;
 mod limits;

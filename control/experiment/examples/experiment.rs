@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use srv6d_experiment::{RunOutcome, page, parse, simulate, summaries, table};
+use srv6d_experiment::{Packets, RunOutcome, page, parse, simulate, summaries, table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for case in &experiment.cases {
         for mode in &experiment.modes {
             for seed in 1..=experiment.seeds {
-                outcomes.push(simulate(&experiment, (case, mode, seed), seed == 1, &mut |_| {})?);
+                outcomes.push(simulate(&experiment, (case, mode, seed), Packets::Records, seed == 1, &mut |_| {})?);
             }
             let events: u64 = outcomes.iter().map(|outcome| outcome.run.events).sum();
             let rate = events as f64 / begin.elapsed().as_secs_f64() / 1e6;

@@ -6,7 +6,7 @@ use srv6d_balance::{Chooser, Flows, Sample, Sampler};
 use srv6d_fib::{Groups, SLOTS, Spread, Spreader};
 use srv6d_placement::{self as placement, Constraints, Demand, Flow, Node, NodeId, NodeKind, PlaceError};
 use srv6d_srv6::flow::FlowHash;
-use srv6d_srv6::{Choosing, PortState};
+use srv6d_srv6::{Choosing, Member, PortState};
 
 use crate::job::Job;
 use crate::rows::Rows;
@@ -80,8 +80,8 @@ impl Leaves {
             members => members,
         };
         let (shape, samplers) = (self.shape, &self.samplers);
-        let port = |spine| state(&samplers[shape.pair(leaf, spine)]);
-        let choosing = Choosing::new(&self.groups, group, policy, members, port, Some);
+        let links = |spine| Member { own: state(&samplers[shape.pair(leaf, spine)]), far: None };
+        let choosing = Choosing::new(&self.groups, group, policy, members, links, Some);
         let choice = self.choosers[leaf].choose(policy, flow.number(), &choosing, now);
         members.get(choice.place).copied().unwrap_or_default()
     }

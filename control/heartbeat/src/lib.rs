@@ -2,27 +2,29 @@
 //! their own links.
 //!
 //! ```text
-//! Heartbeat ──► encode ──► UDP to 224.0.0.149 or ff02::114, TTL 255 ──► Peers::receive ──► Peer: entries by neighbour
-//!                                                                         └── refused: counted by reason
+//! Sender ──► Heartbeat ──► encode ──► UDP to ff02::114, hop limit 255 ──► Peers::receive ──► Peer: entries by neighbour
+//!                                                                            │ └── refused: counted by reason
+//!                               what the ports behind neighbours can take ◄── Judge
 //! ```
 //!
-//! The format is srv6d's own. Nothing here has a clock or does I/O: time is handed in. The daemon does not send or receive
-//! heartbeats yet.
+//! The format is srv6d's own. Nothing here has a clock or does I/O: time is handed in.
 #![forbid(unsafe_code)]
 
 mod auth;
+mod judged;
 mod message;
 mod peers;
 mod reject;
+mod sender;
 #[cfg(test)]
 mod tests;
 
 pub use auth::Key;
+pub use judged::Judge;
 pub use message::{Entry, Heartbeat, MOST_ENTRIES, Role};
-pub use peers::{Arrival, Freshness, MOST_PEERS, Peer, Peers, Settings};
+pub use peers::{Arrival, Freshness, Peer, Peers, Settings};
 pub use reject::{Counters, Reject};
+pub use sender::{Said, Sender, Sending};
 
-/// UDP port of heartbeats.
-pub const UDP_PORT: u16 = 47149;
-/// TTL or hop limit with which heartbeats are sent and have to arrive: no router has forwarded them (RFC 5082).
+/// Hop limit with which heartbeats are sent and have to arrive: no router has forwarded them (RFC 5082).
 pub const TTL: u8 = 255;

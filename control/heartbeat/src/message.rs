@@ -79,7 +79,8 @@ pub struct Entry {
     pub is_valid: bool,
     /// Average load, in hundredths of a percent.
     pub load: u16,
-    /// Average share of the queue that is full, in hundredths of a percent.
+    /// Average share of the queue that is full, in hundredths of a percent. A port whose queue cannot be seen says its load
+    /// once more, so that receivers judge it by the load alone.
     pub queue: u16,
     /// Interface index of the port at the sender.
     pub ifindex: u16,

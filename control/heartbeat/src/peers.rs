@@ -7,8 +7,6 @@ use crate::auth::Key;
 use crate::message::{Entry, Heartbeat};
 use crate::reject::{Counters, Reject};
 
-/// Largest number of peers. Whoever invents node ids takes no more room than that.
-pub const MOST_PEERS: usize = 1024;
 /// Silent periods after which the quality of a node's ports is unknown.
 const UNKNOWN_PERIODS: u64 = 3;
 /// Silent periods after which the node itself is suspect.
@@ -22,8 +20,10 @@ pub struct Settings {
     pub node: u32,
     /// Key by which heartbeats have to be signed.
     pub key: Option<Key>,
-    /// Interface indexes of the ports on which heartbeats are expected.
-    pub ports: BTreeSet<u32>,
+    /// Nodes whose heartbeats are expected, by the interface index of the port.
+    pub ports: BTreeMap<u32, u32>,
+    /// Nodes whose ports do not exist at present. What is known of them stays, so that nobody can send it again later.
+    pub absent: BTreeSet<u32>,
 }
 
 /// How a heartbeat has arrived.
@@ -31,7 +31,7 @@ pub struct Settings {
 pub struct Arrival {
     /// Interface index of the port.
     pub port: u32,
-    /// TTL or hop limit.
+    /// Hop limit.
     pub ttl: u8,
     /// Time in nanoseconds, of a clock that is never set.
     pub now: u64,
@@ -118,7 +118,8 @@ const fn is_newer(number: u32, than: u32) -> bool {
     ahead != 0 && ahead < 1 << 31
 }
 
-/// All peers. They stay until [`Peers::forget`], however long they are silent.
+/// All peers: at most one for each port, however many nodes somebody invents. They stay as long as they are expected,
+/// however long they are silent.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     settings: Settings,
@@ -160,16 +161,16 @@ impl Peers {
         if arrival.ttl != TTL {
             return Err(Reject::Ttl);
         }
-        if !self.settings.ports.contains(&arrival.port) {
-            return Err(Reject::Port);
-        }
+        let expected = *self.settings.ports.get(&arrival.port).ok_or(Reject::Port)?;
         let heartbeat = Heartbeat::decode(bytes, self.settings.key.as_ref())?;
         if heartbeat.node == self.settings.node {
             return Err(Reject::OwnNode);
         }
+        if heartbeat.node != expected {
+            return Err(Reject::Neighbor);
+        }
         match self.by_node.get(&heartbeat.node) {
             Some(peer) if !peer.is_renewed_by(&heartbeat) => Err(Reject::Sequence),
-            None if self.by_node.len() >= MOST_PEERS => Err(Reject::Peers),
             _ => Ok(heartbeat),
         }
     }
@@ -189,9 +190,11 @@ impl Peers {
         &self.rejected
     }
 
-    /// Removes a peer that is not expected any more.
-    pub fn forget(&mut self, node: u32) {
-        self.by_node.remove(&node);
+    /// Changes the settings. Peers that are not expected any more are forgotten.
+    pub fn change(&mut self, settings: Settings) {
+        let expected: BTreeSet<u32> = settings.ports.values().chain(&settings.absent).copied().collect();
+        self.by_node.retain(|node, _| expected.contains(node));
+        self.settings = settings;
     }
 }
 

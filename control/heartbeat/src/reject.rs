@@ -23,7 +23,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It has come through a router: TTL or hop limit is not 255.
+    /// It has come through a router: the hop limit is not 255.
     Ttl = "ttl",
     /// No neighbour that sends heartbeats is expected on the port.
     Port = "port",
@@ -57,8 +57,8 @@ reasons! {
     NeighborTwice = "neighbor-twice",
     /// It is not newer than what is known of the node: late, or sent again.
     Sequence = "sequence",
-    /// Too many nodes have sent heartbeats.
-    Peers = "peers",
+    /// It is not from the node at the other end of the port.
+    Neighbor = "neighbor",
 }
 
 /// How many heartbeats were refused, by reason.

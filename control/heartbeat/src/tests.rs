@@ -3,9 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::{
-    Arrival, Counters, Entry, Freshness, Heartbeat, Key, MOST_ENTRIES, MOST_PEERS, Peers, Reject, Role, Settings,
-};
+use crate::{Arrival, Counters, Entry, Freshness, Heartbeat, Key, MOST_ENTRIES, Peers, Reject, Role, Settings};
 
 const PORT: u32 = 7;
 const MS: u64 = 1_000_000;
@@ -52,7 +50,12 @@ fn key() -> Key {
 }
 
 fn peers(key: Option<Key>) -> Peers {
-    Peers::new(Settings { node: 0x0a00_00ff, key, ports: [PORT].into() })
+    Peers::new(Settings {
+        node: 0x0a00_00ff,
+        key,
+        ports: [(PORT, NODE), (PORT + 2, NODE + 1)].into(),
+        ..Settings::default()
+    })
 }
 
 fn at(now: u64) -> Arrival {
@@ -177,13 +180,21 @@ fn what_a_peer_does_not_know_does_not_count() {
 }
 
 #[test]
-fn invented_nodes_take_bounded_room() {
+fn only_the_node_at_the_other_end_is_believed() {
     let mut peers = peers(None);
-    let sent = |node: usize| Heartbeat { node: u32::try_from(node).unwrap(), ..plain() }.encode(None);
-    assert!((1..=MOST_PEERS).all(|node| peers.receive(&sent(node), at(0)).is_ok()));
-    assert_eq!(peers.receive(&sent(MOST_PEERS + 1), at(0)), Err(Reject::Peers));
-    peers.forget(1);
-    assert!(peers.receive(&sent(MOST_PEERS + 1), at(0)).is_ok());
+    let sent = |node| Heartbeat { node, ..plain() }.encode(None);
+    for invented in (2..2000).chain([NODE + 1]) {
+        assert_eq!(peers.receive(&sent(invented), at(0)), Err(Reject::Neighbor));
+    }
+    assert!(peers.all().is_empty(), "invented nodes take no room");
+    assert_eq!(peers.receive(&sent(NODE + 1), Arrival { port: PORT + 2, ..at(0) }), Ok(NODE + 1));
+    assert_eq!(peers.receive(&sent(NODE), at(0)), Ok(NODE));
+    let settings = Settings { node: 0x0a00_00ff, ports: [(PORT, NODE)].into(), ..Settings::default() };
+    peers.change(Settings { absent: [NODE + 1].into(), ..settings.clone() });
+    assert_eq!(peers.all().keys().collect::<Vec<_>>(), [&NODE, &(NODE + 1)], "the port of the other one is gone");
+    assert_eq!(peers.receive(&sent(NODE + 1), Arrival { port: PORT + 2, ..at(0) }), Err(Reject::Port));
+    peers.change(settings);
+    assert_eq!(peers.all().keys().collect::<Vec<_>>(), [&NODE], "the other one is not expected any more");
 }
 
 #[test]

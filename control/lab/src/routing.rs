@@ -23,6 +23,8 @@ pub struct PlainRoute {
     pub hops: Vec<(IpAddr, String)>,
     /// Number of links to the destination.
     pub distance: u32,
+    /// Nodes behind the neighbours on these ways, with `glb` only.
+    pub behind: BTreeSet<String>,
 }
 
 /// Returns the routes that are written into one node, by prefix.
@@ -36,11 +38,11 @@ pub fn routes(topology: &Topology, node: &str) -> Vec<PlainRoute> {
 
 fn computed(topology: &Topology, node: &str) -> Vec<PlainRoute> {
     let mut routes = Vec::new();
-    for (prefix, distance, ports) in shortest(topology, node) {
+    for Shortest { prefix, distance, ports, behind } in shortest(topology, node) {
         let neighbors = ports.iter().filter_map(|port| Some((port.neighbor_v6()?.into(), port.own.port.clone())));
         let hops: Vec<(IpAddr, String)> = neighbors.collect();
         if !hops.is_empty() {
-            routes.push(PlainRoute { prefix, hops, distance });
+            routes.push(PlainRoute { prefix, hops, distance, behind });
         }
     }
     routes
@@ -60,17 +62,27 @@ fn default_routes(topology: &Topology, host: &Node) -> Vec<PlainRoute> {
         (IpNet::V4(Ipv4Net::default()), hops(|port| port.neighbor_v4().map(IpAddr::V4))),
     ];
     let routes = all.into_iter().filter(|(_, hops)| !hops.is_empty());
-    routes.map(|(prefix, hops)| PlainRoute { prefix, hops, distance: 1 }).collect()
+    routes.map(|(prefix, hops)| PlainRoute { prefix, hops, distance: 1, behind: BTreeSet::new() }).collect()
 }
 
 /// Returns what BGP should bring to a router: each prefix, and the ports of all shortest paths.
 pub fn learned(topology: &Topology, router: &str) -> Vec<(IpNet, BTreeSet<String>)> {
     let names = |ports: Vec<NodePort<'_>>| ports.iter().map(|port| port.own.port.clone()).collect();
-    shortest(topology, router).into_iter().map(|(prefix, _, ports)| (prefix, names(ports))).collect()
+    shortest(topology, router).into_iter().map(|way| (way.prefix, names(way.ports))).collect()
 }
 
-/// Returns, for every announced prefix that is not the node's own, the number of links to it and the ports to leave by.
-fn shortest<'t>(topology: &'t Topology, node: &str) -> Vec<(IpNet, u32, Vec<NodePort<'t>>)> {
+/// The shortest ways to a prefix.
+struct Shortest<'t> {
+    prefix: IpNet,
+    distance: u32,
+    /// Ports to leave by.
+    ports: Vec<NodePort<'t>>,
+    /// Nodes behind the neighbours on these ports, with `glb` only.
+    behind: BTreeSet<String>,
+}
+
+/// Returns the shortest ways to every announced prefix that is not the node's own.
+fn shortest<'t>(topology: &'t Topology, node: &str) -> Vec<Shortest<'t>> {
     let mut found = Vec::new();
     for (prefix, owners) in announced(topology) {
         if owners.contains(node) {
@@ -86,10 +98,19 @@ fn shortest<'t>(topology: &'t Topology, node: &str) -> Vec<(IpNet, u32, Vec<Node
             .filter(|port| owners.contains(port.peer.node.as_str()) || forwards(topology, &port.peer.node))
             .collect();
         if !ports.is_empty() {
-            found.push((prefix, distance, ports));
+            let behind = if topology.glb { behind(topology, &ports, &distances) } else { BTreeSet::new() };
+            found.push(Shortest { prefix, distance, ports, behind });
         }
     }
     found
+}
+
+/// Returns the nodes that are one link nearer than the neighbours on these ports.
+fn behind(topology: &Topology, ports: &[NodePort<'_>], distances: &HashMap<&str, u32>) -> BTreeSet<String> {
+    let of = |node: &str| distances.get(node).copied();
+    let is_nearer = |port: &NodePort<'_>| of(&port.peer.node).is_some_and(|next| of(&port.own.node) == Some(next + 1));
+    let of_neighbors = ports.iter().flat_map(|port| topology.ports(&port.peer.node));
+    of_neighbors.filter(is_nearer).map(|port| port.peer.node.clone()).filter(|node| forwards(topology, node)).collect()
 }
 
 /// Returns every announced prefix with the nodes that have it. Hosts do not speak BGP, so with BGP their own prefixes

@@ -54,6 +54,9 @@ pub struct Topology {
     /// The way in which srv6d gets routes from the FRR beside it.
     #[serde(default)]
     pub via: Via,
+    /// Whether spines tell leaves by heartbeats how busy their links are, and leaves choose among spines by that.
+    #[serde(default)]
+    pub glb: bool,
     /// The path controller. Without one, hosts keep the paths of their `steer`.
     #[serde(default)]
     pub controller: Option<Controller>,

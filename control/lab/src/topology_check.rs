@@ -46,6 +46,10 @@ pub(super) fn check(topology: &Topology, text: &str, filename: &str) -> Result<(
         let fix = "write routing = \"bgp\" too, or choose it with --routing bgp";
         mistakes.add(0, "via", "without BGP there is no zebra that could announce anything over FPM", fix);
     }
+    if topology.glb && topology.routing == Routing::Bgp {
+        let what = "with BGP nobody says which nodes are behind the next hops of a route";
+        mistakes.add(0, "glb", what, "write routing = \"static\", or choose it with --routing static");
+    }
     if let Some(controller) = topology.controller.as_ref().filter(|controller| controller.prefix.prefix_len() != 48) {
         let what = format!("{} is not a /48", controller.prefix);
         mistakes.add(

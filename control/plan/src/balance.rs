@@ -1,16 +1,21 @@
 //! Plans `[[balance]]`, and which groups choose by which policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use ipnet::IpNet;
-use srv6d_config::{self as config, BalanceMode, BandRule, Findings, HASH, Optional, Reorder, ShortTime, Spanned};
+use srv6d_config::{
+    self as config, BalanceMode, BandRule, Findings, HASH, NodeId, Optional, Reorder, ShortTime, Spanned, WeightMetric,
+};
 use srv6d_srv6::desired::{
-    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, PolicyMode, PortId,
-    Reactive, TableId,
+    Adaptive, Balance, BalancePolicy, Balancing, BandScale, Emulation, Flows, GroupPolicy, HopsOf, Metric, PolicyMode,
+    PortId, Reactive, TableId, Weighted,
 };
 
+use super::glb;
 use super::node::or;
+use super::steers::{path_names, steered_name};
 use super::weights;
 
 /// Largest number of policies.
@@ -28,7 +33,7 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
     let policies = policies(config, &mut balance, found);
     share(config, &mut balance.settings, found);
     warn_about_rates(config, &balance.settings, found);
-    let mut policy_of = |key: &Optional<String>, entry: &str| {
+    let policy_of = |key: &Optional<String>, entry: &str, found: &mut Findings| {
         let name = key.as_ref()?;
         let policy = policies.get(name.get_ref().as_str());
         if policy.is_none() {
@@ -38,20 +43,77 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
         }
         policy.copied()
     };
-    balance.default = policy_of(&config.node.balance, "[node] balance").unwrap_or_default();
-    let mut note = |key: (TableId, IpNet), policy: Option<GroupPolicy>| {
-        balance.of.extend(policy.map(|policy| (key, policy)));
-    };
-    for route in config.routes.iter().map(Spanned::get_ref) {
-        note(key_of_route(route), policy_of(&route.balance, "[[route]] balance"));
-    }
-    for steer in config.steers.iter().map(Spanned::get_ref) {
-        note(key_of_steer(steer), policy_of(&steer.balance, "[[steer]] balance"));
-    }
-    for sid in config.sids.iter().map(Spanned::get_ref) {
-        note(key_of_sid(sid), policy_of(&sid.balance, "[[sid]] balance"));
+    balance.default = policy_of(&config.node.balance, "[node] balance", found).unwrap_or_default();
+    let has_heartbeats = config.glb.as_ref().is_some_and(|glb| glb.role.get_ref().receives());
+    for entry in entries(config) {
+        let own = policy_of(entry.policy, &format!("{} balance", entry.header), found);
+        place(&mut balance, entry, own, has_heartbeats, found);
     }
     balance
+}
+
+/// Notes how the groups of an entry choose. `own` is the policy that it names.
+fn place(
+    balance: &mut Balance,
+    entry: Entry<'_>,
+    own: Option<GroupPolicy>,
+    has_heartbeats: bool,
+    found: &mut Findings,
+) {
+    let Entry { key, header, via_nodes, paths, .. } = entry;
+    let policy = own.unwrap_or(balance.default);
+    let seen = glb::with_profile(policy, via_nodes, header, &mut balance.settings, found);
+    balance.of.extend(seen.or(own).map(|policy| (key, policy)));
+    // The next hops of a path are chosen by the policy of the node.
+    let of_hops = if paths.is_empty() { policy } else { balance.default };
+    let seen_by_hops = match paths.as_slice() {
+        [] => seen,
+        _ => glb::with_profile(of_hops, via_nodes, header, &mut balance.settings, found),
+    };
+    balance.of_paths.extend(paths.iter().filter_map(|path| Some((path.clone(), seen_by_hops?))));
+    let is_weighed = [policy, of_hops].into_iter().any(|policy| balance.metric(policy).is_some());
+    if is_weighed && has_heartbeats && !via_nodes.is_empty() {
+        let groups = paths.into_iter().map(HopsOf::Path).chain([HopsOf::Prefix(key.0, key.1)]);
+        let nodes: BTreeSet<Ipv4Addr> = via_nodes.iter().map(|node| node.get_ref().0).collect();
+        balance.via_nodes.extend(groups.map(|group| (group, nodes.clone())));
+    } else if seen.is_none() && seen_by_hops.is_none() {
+        glb::warn_unused(via_nodes, header, found);
+    }
+}
+
+/// An entry of the file that may name a policy.
+struct Entry<'c> {
+    key: (TableId, IpNet),
+    header: &'static str,
+    policy: &'c Optional<String>,
+    via_nodes: &'c [Spanned<NodeId>],
+    /// Names of its paths.
+    paths: Vec<String>,
+}
+
+fn entries(config: &config::Config) -> impl Iterator<Item = Entry<'_>> {
+    let routes = config.routes.iter().map(Spanned::get_ref).map(|route| Entry {
+        key: key_of_route(route),
+        header: "[[route]]",
+        policy: &route.balance,
+        via_nodes: &route.via_nodes,
+        paths: Vec::new(),
+    });
+    let steers = config.steers.iter().map(Spanned::get_ref).map(|steer| Entry {
+        key: key_of_steer(steer),
+        header: "[[steer]]",
+        policy: &steer.balance,
+        via_nodes: &steer.via_nodes,
+        paths: path_names(steer).chain([steered_name(steer)]).collect(),
+    });
+    let sids = config.sids.iter().map(Spanned::get_ref).map(|sid| Entry {
+        key: key_of_sid(sid),
+        header: "[[sid]]",
+        policy: &sid.balance,
+        via_nodes: &sid.via_nodes,
+        paths: Vec::new(),
+    });
+    routes.chain(steers).chain(sids)
 }
 
 pub(super) fn key_of_route(route: &config::Route) -> (TableId, IpNet) {
@@ -77,7 +139,7 @@ fn policies<'c>(
         let name = table.name.get_ref().as_str();
         let policy = match mode(table, found) {
             None => {
-                balance.weighted.push(name.to_owned());
+                balance.weighted.push(Weighted { name: name.to_owned(), metric: metric(table) });
                 GroupPolicy::Weighted(balance.weighted.len() - 1)
             }
             Some(mode) => {
@@ -103,10 +165,16 @@ fn mode(table: &config::Balance, found: &mut Findings) -> Option<PolicyMode> {
     match table.mode.get_ref() {
         BalanceMode::Flowlet => {
             refuse(keys_of_adaptive(table), table, found);
+            refuse(key_of_weighted(table), table, found);
             Some(PolicyMode::Flowlet)
         }
         BalanceMode::Adaptive => {
+            refuse(key_of_weighted(table), table, found);
             Some(PolicyMode::Adaptive(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }))
+        }
+        BalanceMode::Global => {
+            refuse(key_of_weighted(table), table, found);
+            Some(PolicyMode::Global(Adaptive { scale: scale(table, found), reactive: reactive(table, found) }, None))
         }
         BalanceMode::Weighted => {
             refuse(keys_of_adaptive(table), table, found);
@@ -119,7 +187,7 @@ fn mode(table: &config::Balance, found: &mut Findings) -> Option<PolicyMode> {
 /// A key, and where it is written.
 type Written = (&'static str, Option<Range<usize>>);
 
-/// Returns the keys that only mode "adaptive" has.
+/// Returns the keys that only modes "adaptive" and "global" have.
 fn keys_of_adaptive(table: &config::Balance) -> [Written; 6] {
     [
         ("band", table.band.as_ref().map(Spanned::span)),
@@ -140,11 +208,32 @@ fn keys_of_flows(table: &config::Balance) -> [Written; 3] {
     ]
 }
 
+/// Returns the key that only mode "weighted" has.
+fn key_of_weighted(table: &config::Balance) -> [Written; 1] {
+    [("metric", table.metric.as_ref().map(Spanned::span))]
+}
+
+/// Returns what counts as the capacity of a link.
+fn metric(table: &config::Balance) -> Metric {
+    match or(&table.metric, WeightMetric::Capacity) {
+        WeightMetric::Capacity => Metric::Capacity,
+        WeightMetric::Available => Metric::Available,
+    }
+}
+
 fn refuse(keys: impl IntoIterator<Item = Written>, table: &config::Balance, found: &mut Findings) {
     for (key, span) in keys {
         if let Some(span) = span {
             let what = format!("mode {:?} does not use `{key}`", table.mode.get_ref().keyword());
-            found.error(span, "[[balance]]", what, format!("remove `{key}`, or write mode = \"adaptive\""));
+            found.error(
+                span,
+                "[[balance]]",
+                what,
+                format!(
+                    "remove `{key}`, or write mode = \"{}\"",
+                    if key == "metric" { "weighted" } else { "adaptive" }
+                ),
+            );
         }
     }
 }
@@ -230,7 +319,7 @@ fn warn_about_rates(config: &config::Config, settings: &Balancing, found: &mut F
     }
     for port in config.ports.iter().map(Spanned::get_ref) {
         if port.speed.is_none() && port.emulate.is_none() && port.vlan.is_none() {
-            let what = format!("{} has no rate, so mode \"adaptive\" takes it for idle", port.name.get_ref());
+            let what = format!("{} has no rate, so it counts as idle", port.name.get_ref());
             let fix = "add `speed = \"100Gbit\"` with the speed of its link, or `emulate`";
             found.warning(port.name.span(), "[[port]]", what, fix);
         }

@@ -178,7 +178,14 @@ fn node(desired: &Desired) -> Entries {
     let host = text(&desired.host.map(|host| host.kernel_mac));
     let (tunnel, policy) = (text(&desired.tunnel), text(&desired.policy));
     let balance = &desired.balance;
-    let balance = text(&(&balance.settings, &balance.weighted, balance.default, &balance.capacities));
+    let balance = text(&(
+        &balance.settings,
+        &balance.weighted,
+        balance.default,
+        &balance.of_paths,
+        &balance.capacities,
+        &balance.links,
+    ));
     [("tunnel", tunnel), ("policy", policy), ("host", host), ("balance", balance)]
         .map(|(name, value)| (name.to_owned(), value))
         .into()

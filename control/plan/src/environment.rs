@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use srv6d_addresses::{Mac, TableId};
+use srv6d_balance::Links;
 use srv6d_kernel_routes::{KernelRoute, Routes};
 use srv6d_srv6::carrier::SegmentList;
 
@@ -34,6 +35,8 @@ pub struct Environment {
     pub faced_routers: BTreeSet<String>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
+    /// What was measured of the ports' loads, and heard of the links behind neighbours.
+    pub links: Arc<Links>,
 }
 
 /// One network device.

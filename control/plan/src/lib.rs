@@ -12,6 +12,7 @@ mod diff;
 mod emulated;
 mod environment;
 mod followed;
+mod glb;
 mod hops;
 mod lookups;
 mod node;
@@ -40,6 +41,7 @@ pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 pub use followed::whole_function;
 pub use followed::{FPM, Unfollowed};
+pub use glb::Glb;
 use lookups::Lookups;
 pub use node::DEFAULT_FRAMES;
 use owners::Owners;
@@ -66,6 +68,8 @@ pub struct Plan {
     pub host: Host,
     /// Addresses of the management socket and the metrics.
     pub api: Api,
+    /// Heartbeats, if they are configured.
+    pub glb: Option<Glb>,
     /// Entries that are accepted, but are probably not what was meant.
     pub warnings: Vec<Diagnostic>,
     /// Entries that are right, and wait for something that does not exist yet.
@@ -222,6 +226,8 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         neighbors,
         path_mtus: environment.path_mtus.clone(),
     };
+    let glb = glb::plan(config, &mut desired.balance.settings, found);
+    desired.balance.links = Arc::clone(&environment.links);
     desired.offload.extend(by_tc);
     weights::weigh(config, &mut desired, found);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
@@ -237,6 +243,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         workers,
         host,
         api,
+        glb,
         warnings,
         pending,
         notes,

@@ -331,6 +331,7 @@ fn written(steer: &OfferedSteer) -> config::Steer {
         source: steer.source.map(nowhere),
         path: SegmentRoute::default(),
         balance: None,
+        via_nodes: Vec::new(),
         paths: steer.paths.iter().map(|path| nowhere(written_path(steer, path))).collect(),
     }
 }

@@ -6,17 +6,22 @@
 //! path: `capacity` ──────────────────────────────────────────────────► the narrower one: weight of the path ◄┘
 //! ```
 //!
+//! Where `capacity` of a next hop is not written, and `via_nodes` is, heartbeats say what the links behind it can carry. With
+//! metric "available", what links carry already is taken off.
+//!
 //! Weights that a route brings along (kernel, FRR, controllers) stay as they are.
 
 use std::collections::BTreeMap;
 use std::mem::take;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use ipnet::IpNet;
-use srv6d_balance::{path_capacity, weights};
+use srv6d_balance::{Link, Origin, believed, path_capacity, weights};
 use srv6d_config::{self as config, BalanceMode, Findings, NextHop, Spanned};
 use srv6d_srv6::desired::{
-    Behavior, BitRate, Capacities, Desired, GroupPolicy, Hop, HopCapacity, HopsOf, Path, PortId, RouteAction, TableId,
+    Behavior, BitRate, Capacities, Desired, Hop, HopCapacity, HopsOf, LinkId, Metric, Path, PortId, RouteAction,
+    TableId,
 };
 
 use super::balance::{key_of_route, key_of_sid, key_of_steer};
@@ -49,15 +54,45 @@ impl WeightsFrom {
 }
 
 /// Returns bits per second that a next hop can carry, if something is known of its links.
-pub fn capacity_of_hop(desired: &Desired, of: &HopsOf, hop: &Hop) -> Option<BitRate> {
-    let behind = desired.balance.capacities.behind(of, hop);
-    path_capacity(desired.rate_of(hop.port).into_iter().chain(behind))
+pub fn capacity_of_hop(desired: &Desired, of: &HopsOf, hop: &Hop, metric: Metric) -> Option<BitRate> {
+    let links = own_link(desired, hop.port).into_iter().chain(link_behind(desired, of, hop));
+    path_capacity(links.map(|link| link.usable(metric)))
+}
+
+/// Returns the link of a port of this node.
+fn own_link(desired: &Desired, port: PortId) -> Option<Link> {
+    let capacity = desired.rate_of(port)?;
+    let device = desired.ports.get(usize::from(desired.ports.get(usize::from(port.0))?.device))?;
+    let known = desired.balance.links.get(&LinkId::Own(device.name.clone()));
+    Some(Link { capacity, load: known.map_or(0, |link| link.load) })
+}
+
+/// Returns the link behind a next hop: with the capacity that is written, or that heartbeats tell of.
+fn link_behind(desired: &Desired, of: &HopsOf, hop: &Hop) -> Option<Link> {
+    let written = desired.balance.capacities.behind(of, hop).map(|capacity| (Origin::File, capacity));
+    let heard = heard_behind(desired, of, hop.port);
+    let said: Vec<(Origin, BitRate)> =
+        written.into_iter().chain(heard.map(|link| (Origin::Heartbeat, link.capacity))).collect();
+    let (_, capacity) = believed(&said)?;
+    Some(Link { capacity, load: heard.map_or(0, |link| link.load) })
+}
+
+/// Returns what heartbeats tell of the links from the neighbour on a port to the nodes behind it: the mean of those that are
+/// known.
+fn heard_behind(desired: &Desired, of: &HopsOf, port: PortId) -> Option<Link> {
+    let balance = &desired.balance;
+    let device = PortId(desired.ports.get(usize::from(port.0))?.device);
+    let neighbor = *balance.settings.neighbors.get(&device)?;
+    let known = |node: &Ipv4Addr| balance.links.get(&LinkId::Behind(neighbor, *node)).copied();
+    let links: Vec<Link> = balance.via_nodes.get(of)?.iter().filter_map(known).collect();
+    let mean = |value: fn(&Link) -> BitRate| links.iter().map(value).sum::<BitRate>().checked_div(links.len() as u64);
+    Some(Link { capacity: mean(|link| link.capacity)?, load: mean(|link| link.load)? })
 }
 
 /// Returns bits per second that a path of a steered prefix can carry, if something is known of its links.
-pub fn capacity_of_path(desired: &Desired, path: &Path) -> Option<BitRate> {
+pub fn capacity_of_path(desired: &Desired, path: &Path, metric: Metric) -> Option<BitRate> {
     let of = HopsOf::Path(path.name.clone());
-    let all_hops = || path.via.iter().map(|hop| capacity_of_hop(desired, &of, hop)).sum();
+    let all_hops = || path.via.iter().map(|hop| capacity_of_hop(desired, &of, hop, metric)).sum();
     let hops = if path.via.is_empty() { None } else { all_hops() };
     let path = desired.balance.capacities.paths.get(&path.name).copied();
     path_capacity(hops.into_iter().chain(path))
@@ -159,9 +194,9 @@ fn weigh_routes(desired: &mut Desired) -> Unknown {
     for route in &mut routes {
         let of = (route.table, route.prefix);
         if let RouteAction::Via(hops) = &mut route.action
-            && is_weighted(desired, of)
+            && let Some(metric) = metric_of(desired, of)
         {
-            unknown.extend(weigh_hops(desired, &hops_of(of), hops).map(|member| (of, member)));
+            unknown.extend(weigh_hops(desired, &hops_of(of), hops, metric).map(|member| (of, member)));
         }
     }
     desired.routes = routes;
@@ -173,16 +208,14 @@ fn weigh_sids(desired: &mut Desired) -> Unknown {
     let mut sids = take(&mut desired.sids);
     for sid in &mut sids {
         let of = (TableId::MAIN, sid.prefix.into());
-        if !is_weighted(desired, of) {
-            continue;
-        }
+        let Some(metric) = metric_of(desired, of) else { continue };
         match &mut sid.behavior {
             Behavior::EndX { via, backup, .. } => {
-                unknown.extend(weigh_hops(desired, &hops_of(of), via).map(|member| (of, member)));
-                unknown.extend(weigh_hops(desired, &hops_of(of), backup).map(|member| (of, member)));
+                unknown.extend(weigh_hops(desired, &hops_of(of), via, metric).map(|member| (of, member)));
+                unknown.extend(weigh_hops(desired, &hops_of(of), backup, metric).map(|member| (of, member)));
             }
             Behavior::EndDx { via, .. } => {
-                unknown.extend(weigh_hops(desired, &hops_of(of), via).map(|member| (of, member)));
+                unknown.extend(weigh_hops(desired, &hops_of(of), via, metric).map(|member| (of, member)));
             }
             _ => {}
         }
@@ -194,28 +227,29 @@ fn weigh_sids(desired: &mut Desired) -> Unknown {
 fn weigh_steers(desired: &mut Desired) -> Unknown {
     let mut unknown = Unknown::new();
     let mut steers = take(&mut desired.steers);
-    let are_hops_weighted = matches!(desired.balance.default, GroupPolicy::Weighted(_));
+    let metric_of_hops = desired.balance.metric(desired.balance.default);
     for steer in &mut steers {
         let of = (steer.table, steer.prefix);
-        for path in steer.paths.iter_mut().filter(|_| are_hops_weighted) {
+        for (path, metric) in steer.paths.iter_mut().filter_map(|path| Some((path, metric_of_hops?))) {
             let hops = HopsOf::Path(path.name.clone());
-            unknown.extend(weigh_hops(desired, &hops, &mut path.via).map(|member| (of, member)));
+            unknown.extend(weigh_hops(desired, &hops, &mut path.via, metric).map(|member| (of, member)));
         }
-        if is_weighted(desired, of) {
-            unknown.extend(weigh_paths(desired, &mut steer.paths).map(|member| (of, member)));
+        if let Some(metric) = metric_of(desired, of) {
+            unknown.extend(weigh_paths(desired, &mut steer.paths, metric).map(|member| (of, member)));
         }
     }
     desired.steers = steers;
     unknown
 }
 
-fn is_weighted(desired: &Desired, (table, prefix): Key) -> bool {
-    matches!(desired.balance.group_policy(table, prefix), GroupPolicy::Weighted(_))
+/// Returns what counts as the capacity of a link for the groups of a prefix, if their weights follow from that.
+fn metric_of(desired: &Desired, (table, prefix): Key) -> Option<Metric> {
+    desired.balance.metric(desired.balance.group_policy(table, prefix))
 }
 
 /// Weighs the next hops of a group. Returns the first one whose capacity is not known.
-fn weigh_hops(desired: &Desired, of: &HopsOf, hops: &mut [Hop]) -> Option<String> {
-    let capacities: Vec<Option<BitRate>> = hops.iter().map(|hop| capacity_of_hop(desired, of, hop)).collect();
+fn weigh_hops(desired: &Desired, of: &HopsOf, hops: &mut [Hop], metric: Metric) -> Option<String> {
+    let capacities: Vec<Option<BitRate>> = hops.iter().map(|hop| capacity_of_hop(desired, of, hop, metric)).collect();
     let unknown = set(hops.iter_mut().map(|hop| &mut hop.weight).collect(), &capacities)?;
     let hop = hops.get(unknown)?;
     let port = desired.ports.get(usize::from(hop.port.0)).map_or("", |port| port.name.as_str());
@@ -224,8 +258,8 @@ fn weigh_hops(desired: &Desired, of: &HopsOf, hops: &mut [Hop]) -> Option<String
 }
 
 /// Weighs the paths of a steered prefix. Returns the first one whose capacity is not known.
-fn weigh_paths(desired: &Desired, paths: &mut [Path]) -> Option<String> {
-    let capacities: Vec<Option<BitRate>> = paths.iter().map(|path| capacity_of_path(desired, path)).collect();
+fn weigh_paths(desired: &Desired, paths: &mut [Path], metric: Metric) -> Option<String> {
+    let capacities: Vec<Option<BitRate>> = paths.iter().map(|path| capacity_of_path(desired, path, metric)).collect();
     let unknown = set(paths.iter_mut().map(|path| &mut path.weight).collect(), &capacities)?;
     paths.get(unknown).map(|path| format!("path {:?}", path.name))
 }

@@ -14,7 +14,7 @@ pub(super) fn render(rows: &[MemberStatus]) -> String {
         ">WEIGHT",
         ">CAPACITY",
         "WEIGHTS FROM",
-        ">BAND",
+        ">BAND OWN/FAR/USED",
         ">BUSY",
         ">PACKETS",
         ">FLOWLETS",
@@ -34,7 +34,7 @@ pub(super) fn render(rows: &[MemberStatus]) -> String {
             row.weight.to_string(),
             row.capacity.map_or_else(|| "-".to_owned(), bit_rate),
             row.weights_from.clone().unwrap_or_else(|| "-".to_owned()),
-            row.band.map_or_else(|| "-".to_owned(), |band| band.to_string()),
+            bands(row),
             row.score.map_or_else(|| "-".to_owned(), busy),
             row.packets.to_string(),
             row.flowlets.to_string(),
@@ -45,8 +45,17 @@ pub(super) fn render(rows: &[MemberStatus]) -> String {
     table.finish("every group chooses by the hash; see [[balance]]")
 }
 
+/// Formats the bands of a member. Only policies of mode "global" look at far ones.
+fn bands(row: &MemberStatus) -> String {
+    let shown = |band: Option<u8>| band.map_or_else(|| "-".to_owned(), |band| band.to_string());
+    match row.mode.as_str() {
+        "global" => [row.band, row.far_band, row.used_band].map(shown).join("/"),
+        _ => shown(row.band),
+    }
+}
+
 /// Formats a bit rate: `25 Gbit`, `97.5 Mbit`.
-fn bit_rate(rate: u64) -> String {
+pub(super) fn bit_rate(rate: u64) -> String {
     const TENTH_OF_MEGABIT: u64 = 100_000;
     let tenths = rate / TENTH_OF_MEGABIT;
     let (tenths, unit) = if tenths >= 10_000 { (tenths / 1000, "Gbit") } else { (tenths, "Mbit") };

@@ -5,6 +5,7 @@ mod counters;
 pub mod explain;
 mod fpm;
 mod generation;
+mod glb;
 pub mod packet;
 mod process;
 pub mod rates;
@@ -37,6 +38,7 @@ fn text_of(response: &Response) -> String {
         Response::Paths(rows) => paths(rows),
         Response::Neighbors(rows) => neighbors(rows),
         Response::Balance(rows) => balance::render(rows),
+        Response::Glb(view) => glb::render(view),
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),

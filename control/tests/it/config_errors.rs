@@ -417,6 +417,8 @@ fn policies_that_cannot_be() {
     };
     refused("name = \"hash\"\nmode = \"flowlet\"", 2, &["[[balance]] name", "\"hash\" is the name of the plain hash"]);
     refused("name = \"x\"\nmode = \"spray\"", 3, &["[[balance]] mode", "flowlet"]);
+    flowlet("metric = \"capacity\"", &["does not use `metric`", "mode = \"weighted\""]);
+    refused("name = \"x\"\nmode = \"weighted\"\nmetric = \"available\"", 4, &["nobody measures loads without [glb]"]);
     flowlet("sample = \"2ms\"", &["does not use `sample`", "mode = \"adaptive\""]);
     for (key, value) in [("gap", "\"2ms\""), ("flows", "512"), ("reorder", "\"accept\""), ("low", "7")] {
         let weighted = format!("name = \"x\"\nmode = \"weighted\"\n{key} = {value}");
@@ -435,6 +437,47 @@ fn policies_that_cannot_be() {
     adaptive(other, 8, &["`sample` is another one than in an entry above"]);
     let unknown = "[[route]]\nprefix = \"2001:db8:7::/48\"\ntype = \"kernel\"\nbalance = \"fabric\"";
     assert_refused(unknown, 4, &["no [[balance]] named \"fabric\"", "write one of: hash"]);
+}
+
+#[test]
+fn heartbeats_that_cannot_be() {
+    const GLB: &str = "[glb]\nrole = \"both\"\nnode_id = \"10.0.0.1\"\n";
+    const GLOBAL: &str = "[[balance]]\nname = \"far\"\nmode = \"global\"\n";
+    let port = |keys: &str| format!("[[port]]\nname = \"lo\"\n{keys}\n");
+    let glb = |keys: &str, line, parts: &[&str]| assert_refused(&format!("{GLB}{keys}"), line, parts);
+    assert_refused(GLOBAL, 3, &["\"global\" needs heartbeats", "add [glb] with role = \"load-balancer-only\""]);
+    let helper = GLB.replace("both", "helper-only");
+    let parts = ["role \"helper-only\" receives none", "write role = \"both\""];
+    assert_refused(&format!("{helper}{GLOBAL}"), 6, &parts);
+    assert_refused("[glb]\nrole = \"leaf\"\nnode_id = \"10.0.0.1\"", 2, &["[glb] role", "helper-only"]);
+    assert_refused("[glb]\nrole = \"both\"\nnode_id = \"0.0.0.0\"", 3, &["[glb] node_id", "BGP identifier"]);
+    glb("group = \"ff05::1\"", 4, &["[glb] group", "\"ff02::114\""]);
+    glb("udp_port = 0", 4, &["[glb] udp_port", "from 1 to 65535"]);
+    glb("period = \"500us\"\nmin_gap = \"500us\"", 4, &["[glb] period", "below 1 ms"]);
+    glb("min_gap = \"50us\"", 4, &["[glb] min_gap", "\"100us\" or more"]);
+    glb("period = \"10ms\"\nmin_gap = \"11ms\"", 5, &["longer than the period of 10 ms"]);
+    glb("key_id = 7", 4, &["[glb] key_id", "there is no key"]);
+    glb("key = \"glb.key\"", 4, &["[glb] key", "absolute path"]);
+    glb(&port("neighbor_id = \"10.0.0.1\""), 6, &["10.0.0.1 is this node itself"]);
+    glb(&port("vlan = 5\ndevice = \"eth1\"\nneighbor_id = \"10.0.0.2\""), 8, &["heartbeats have no VLAN tag"]);
+    let neighbors = |count: u32| -> String {
+        let port = |n| format!("[[port]]\nname = \"p{n}\"\nneighbor_id = \"10.0.1.{n}\"\n");
+        (1..=count).map(port).collect()
+    };
+    glb(&neighbors(65), 2, &["there are 65 neighbours, and role \"both\" has room for 64"]);
+    let route = |n: u32| {
+        format!(
+            "[[route]]\nprefix = \"2001:db8:{n}::/48\"\ntype = \"kernel\"\nbalance = \"far\"\n\
+             via_nodes = [\"10.0.2.{n}\"]\n"
+        )
+    };
+    let routes: String = (1..=65).map(route).collect();
+    let text = format!("{GLB}{GLOBAL}{routes}");
+    assert_refused(
+        &text,
+        6 + 65 * 5,
+        &["[[route]] via_nodes", "profile 65, and there is room for 64", "fix: name the same"],
+    );
 }
 
 #[test]

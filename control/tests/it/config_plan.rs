@@ -3,13 +3,14 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::desired::{
-    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Mac, NonEct, PortId, Role, RouteAction,
-    TableId, UnknownSid,
+    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Link, LinkId, Mac, NonEct, PortId, Role,
+    RouteAction, TableId, UnknownSid,
 };
 
 const FULL: &str = include_str!("config_full.toml");
@@ -642,4 +643,117 @@ fn a_capacity_that_nobody_uses_is_pointed_out() {
          nexthops = [{ via = \"fe80::2\", port = \"eth1\", capacity = \"1Gbit\" }]\n";
     let plan = plan_in(text, &environment());
     assert!(plan.warnings[0].to_string().contains("`capacity` is not used"), "{:?}", plan.warnings);
+}
+
+#[test]
+fn groups_look_at_the_links_to_the_nodes_that_they_name() {
+    let text = r#"
+[node]
+source = "2001:db8::1"
+balance = "far"
+[glb]
+role = "load-balancer-only"
+node_id = "10.0.0.1"
+key = "/etc/srv6d/glb.key"
+[[port]]
+name = "eth1"
+speed = "100Gbit"
+neighbor_id = "10.0.0.11"
+[[port]]
+name = "eth2"
+speed = "100Gbit"
+neighbor_id = "10.0.0.11"
+[[balance]]
+name = "far"
+mode = "global"
+[[balance]]
+name = "own"
+mode = "adaptive"
+[[route]]
+prefix = "2001:db8:a::/48"
+nexthops = [{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }]
+via_nodes = ["10.0.0.2"]
+[[route]]
+prefix = "2001:db8:b::/48"
+via = "fe80::2"
+port = "eth1"
+via_nodes = ["10.0.0.3", "10.0.0.2", "10.0.0.3"]
+[[route]]
+prefix = "2001:db8:c::/48"
+via = "fe80::2"
+port = "eth1"
+[[route]]
+prefix = "2001:db8:d::/48"
+via = "fe80::2"
+port = "eth1"
+balance = "own"
+via_nodes = ["10.0.0.2"]
+[[steer]]
+prefix = "2001:db8:e::/48"
+segments = ["fcbb:0:1001:fe04::"]
+nexthops = [{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }]
+via_nodes = ["10.0.0.2"]
+"#;
+    let plan = plan_in(text, &environment());
+    let balance = &plan.desired.balance;
+    let profile = |number: u16| balance.settings.policies[usize::from(number) - 1].mode.profile();
+    let of = |prefix: &str| profile(balance.policy_of(TableId::MAIN, prefix.parse().unwrap()));
+    let prefixes = ["a", "b", "c", "d", "e"].map(|letter| of(&format!("2001:db8:{letter}::/48")));
+    assert_eq!(prefixes, [Some(0), Some(1), None, None, Some(0)]);
+    assert_eq!(
+        profile(balance.policy_of_path("2001:db8:e::/48")),
+        Some(0),
+        "next hops of a path lead to the same node"
+    );
+    let profiles: Vec<Vec<String>> =
+        balance.settings.profiles.iter().map(|nodes| nodes.iter().map(ToString::to_string).collect()).collect();
+    assert_eq!(profiles, [vec!["10.0.0.2"], vec!["10.0.0.2", "10.0.0.3"]]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(&warnings[..], [_, twice, unused] if unused.contains("[[route]] via_nodes") && twice.contains("10.0.0.11 is behind eth1, too")),
+        "{warnings:?}"
+    );
+    let glb = plan.glb.unwrap();
+    assert_eq!((glb.group.to_string().as_str(), glb.udp_port), ("ff02::114", 47149));
+    assert_eq!((glb.period.as_millis(), glb.min_gap.as_millis(), glb.ports.len()), (20, 1, 2));
+    assert_eq!(glb.key.unwrap().0, 1);
+}
+
+/// Returns the weights of a route over two spines with this `metric` and these next hops, while links are as told.
+fn weighted_by(metric: &str, hops: &str, links: &[(LinkId, u64, u64)]) -> Vec<u16> {
+    const GIGABIT: u64 = 1_000_000_000;
+    let port = |n: u32| {
+        format!("[[port]]\nname = \"eth{n}\"\nspeed = \"100Gbit\"\nrole = \"fabric\"\nneighbor_id = \"10.0.0.1{n}\"\n")
+    };
+    let text = format!(
+        "[glb]\nrole = \"load-balancer-only\"\nnode_id = \"10.0.0.1\"\n{}{}[[balance]]\nname = \"fare\"\n\
+         mode = \"weighted\"\nmetric = \"{metric}\"\n[[route]]\nprefix = \"2001:db8:a::/48\"\nbalance = \"fare\"\n\
+         via_nodes = [\"10.0.0.2\", \"10.0.0.3\"]\nnexthops = [{hops}]\n",
+        port(1),
+        port(2)
+    );
+    let link = |(id, capacity, load): &(LinkId, u64, u64)| {
+        (id.clone(), Link { capacity: capacity * GIGABIT, load: load * GIGABIT })
+    };
+    let links = Arc::new(links.iter().map(link).collect());
+    weights_of(&plan_in(&text, &Environment { links, ..environment() }), "2001:db8:a::/48")
+}
+
+#[test]
+fn weights_follow_from_what_heartbeats_tell() {
+    const HOPS: &str = r#"{ via = "fe80::2", port = "eth1" }, { via = "fe80::3", port = "eth2" }"#;
+    let behind = |from: u8, to: u8| LinkId::Behind([10, 0, 0, from].into(), [10, 0, 0, to].into());
+    let own = |name: &str| LinkId::Own(name.to_owned());
+    let slow = [(behind(11, 2), 25, 20), (behind(12, 2), 100, 90), (behind(12, 9), 1, 0)];
+    assert_eq!(weighted_by("capacity", HOPS, &[]), [10_000, 10_000], "the own ports are known");
+    assert_eq!(weighted_by("capacity", HOPS, &slow), [2500, 10_000], "the narrower link counts");
+    assert_eq!(weighted_by("available", HOPS, &slow), [5000, 10_000], "5 and 10 Gbit are left");
+    let both = [(behind(11, 2), 25, 0), (behind(11, 3), 75, 0), (behind(12, 2), 100, 0)];
+    assert_eq!(weighted_by("capacity", HOPS, &both), [5000, 10_000], "the mean of several nodes");
+    let busy = [(own("eth1"), 100, 90), (own("eth2"), 100, 200)];
+    assert_eq!(weighted_by("available", HOPS, &busy), [10_000, 1000], "at least a hundredth is available");
+    assert_eq!(weighted_by("capacity", HOPS, &busy), [10_000, 10_000]);
+    let written = HOPS.replace("\"eth1\" }", "\"eth1\", capacity = \"50Gbit\" }");
+    assert_eq!(weighted_by("capacity", &written, &slow), [5000, 10_000], "the file is believed first");
+    assert_eq!(weighted_by("available", &written, &slow), [30_000, 10_000], "the load is that of the heartbeats");
 }

@@ -184,6 +184,31 @@ fn leaves_reach_each_other_over_all_spines() {
 }
 
 #[test]
+fn with_glb_spines_help_and_leaves_choose_by_the_links_to_the_other_leaf() {
+    let topology =
+        Topology::parse(&FABRIC.replacen("\nmtu = 1500", "\nmtu = 1500\nglb = true", 1), "fabric.toml").unwrap();
+    let text = |node: &str| srv6d_toml(&topology, topology.node(node).unwrap(), Path::new("/run/x"));
+    let leaf = text("leaf00");
+    assert!(leaf.contains("role = \"load-balancer-only\"\nnode_id = \"10.0.0.4\""), "{leaf}");
+    assert_eq!(leaf.matches("neighbor_id = ").count(), 3, "the host sends no heartbeats: {leaf}");
+    let route = leaf.split("[[route]]").find(|route| route.contains("\"fcbb:0:1006::/48\"")).unwrap();
+    assert!(route.contains("balance = \"glb\"\nvia_nodes = [\"10.0.0.6\"]"), "leaf02 is behind the spines: {route}");
+    let spine = text("spine00");
+    assert!(spine.contains("role = \"helper-only\"") && !spine.contains("[[balance]]"), "{spine}");
+    assert!(!text("host00").contains("[glb]"));
+    for node in topology.nodes() {
+        let config = config::parse(&text(&node.name), &node.name).unwrap();
+        srv6d_plan::plan(&config, &srv6d_plan::Environment::default()).unwrap();
+    }
+    let by_bgp = FABRIC_BGP.replacen("\nmtu = 1500", "\nmtu = 1500\nglb = true", 1);
+    let refused = Topology::parse(&by_bgp, "fabric.toml").unwrap_err().to_string();
+    assert!(
+        refused.contains("glb: with BGP nobody says") && refused.contains("fix: write routing = \"static\""),
+        "{refused}"
+    );
+}
+
+#[test]
 fn hosts_carry_no_transit() {
     // leaf00 - host00 - leaf01: the only path between the leaves runs through a host, so they have no route to each
     // other.

@@ -38,10 +38,16 @@ fn names_labels_and_values() {
         "srv6d_pending_entries 1",
         "srv6d_reload_refused 0",
         "srv6d_rollback_held 0",
+        "srv6d_glb_sent_total 4012",
+        "srv6d_glb_received_total 7991",
+        "srv6d_glb_rejected_total{reason=\"ttl\"} 2",
+        "srv6d_glb_peer_age_seconds{node=\"10.0.0.12\"} 2.100345",
+        "srv6d_glb_band{node=\"10.0.0.11\",neighbor=\"10.0.0.2\"} 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
     assert!(text.ends_with("# EOF\n"));
+    assert!(!text.contains("neighbor=\"10.0.0.3\""), "labels are names of the configuration: {text}");
 }
 
 #[test]

@@ -59,6 +59,11 @@ pub fn combined(own: Band, far: Option<Band>) -> Band {
     far.map_or(own, |far| own.min(far))
 }
 
+/// Returns the score that is used after `before`: the new one, unless it hardly differs.
+pub fn settled(score: u16, before: u16) -> u16 {
+    if score.abs_diff(before) > HYSTERESIS || score == 0 { score } else { before }
+}
+
 /// What a port shows at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
@@ -135,10 +140,7 @@ impl Sampler {
             self.load = averaged(self.load, load);
             self.queue = averaged(self.queue, queue);
         }
-        let score = self.present_score();
-        if score.abs_diff(self.score) > HYSTERESIS || score == 0 {
-            self.score = score;
-        }
+        self.score = settled(self.present_score(), self.score);
     }
 
     fn present_score(&self) -> u16 {

@@ -1,8 +1,13 @@
 //! Weights from the capacities of links: flows are shared out in the proportion of what the paths can carry (Fully Adaptive
 //! Routing Ethernet, draft-xu-lsr-fare).
 //!
-//! The planner makes weights of what the configuration says. Loads, other origins and [`Publisher`] are the rules for what
-//! changes by itself; nothing in the daemon measures or receives that yet.
+//! ```text
+//! heartbeats, own ports ──► Publishers ──► links by LinkId ─┐
+//! configuration ───────────────────────────────────────────┴─► believed ──► path_capacity ──► weights
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Bits per second.
 pub type BitRate = u64;
@@ -22,8 +27,20 @@ pub enum Metric {
     Available,
 }
 
-/// A link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A link in one direction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkId {
+    /// A port of this node, by the name of its device.
+    Own(String),
+    /// From a neighbour to a node behind it, by their BGP identifiers.
+    Behind(Ipv4Addr, Ipv4Addr),
+}
+
+/// Links of which something was heard or measured.
+pub type Links = BTreeMap<LinkId, Link>;
+
+/// What a link can carry, and what it carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// What the link can carry.
     pub capacity: BitRate,
@@ -48,12 +65,9 @@ pub enum Origin {
     File,
     /// The node at the link's other end.
     Heartbeat,
-    /// The controller's topology.
-    Controller,
 }
 
-/// Returns the capacity that counts, of those that are said of one link: the configuration's before a heartbeat's, and a
-/// heartbeat's before the controller's.
+/// Returns the capacity that counts, of those that are said of one link: the configuration's before a heartbeat's.
 pub fn believed(said: &[(Origin, BitRate)]) -> Option<(Origin, BitRate)> {
     said.iter().copied().min_by_key(|(origin, _)| *origin)
 }
@@ -80,7 +94,7 @@ pub fn weights(capacities: &[Option<BitRate>]) -> Option<Vec<u16>> {
 ///
 /// A change is told if it is large for long enough, and not more often than that; a value that wavers is not told.
 #[derive(Clone, Copy, Debug)]
-pub struct Publisher {
+struct Publisher {
     published: u64,
     published_at: u64,
     /// Since when the value has been another one.
@@ -89,22 +103,17 @@ pub struct Publisher {
 
 impl Publisher {
     /// By how much a value has to differ from the published one, in percent of that.
-    pub const THRESHOLD_PERCENT: u64 = 10;
+    const THRESHOLD_PERCENT: u64 = 10;
     /// For how long it has to differ, and shortest time between two publications, in nanoseconds.
-    pub const HOLD: u64 = 100_000_000;
+    const HOLD: u64 = 100_000_000;
 
     /// Creates the publisher of a value that is published at `now` (nanoseconds).
-    pub const fn new(value: u64, now: u64) -> Self {
+    const fn new(value: u64, now: u64) -> Self {
         Self { published: value, published_at: now, differs_since: None }
     }
 
-    /// The value that was published last.
-    pub const fn published(&self) -> u64 {
-        self.published
-    }
-
     /// Looks at the present value. Returns it if it is published now.
-    pub fn look(&mut self, value: u64, now: u64) -> Option<u64> {
+    fn look(&mut self, value: u64, now: u64) -> Option<u64> {
         let difference = u128::from(value.abs_diff(self.published));
         if difference * 100 <= u128::from(self.published) * u128::from(Self::THRESHOLD_PERCENT) {
             self.differs_since = None;
@@ -118,9 +127,57 @@ impl Publisher {
     }
 
     /// Publishes a value at once: the link went down, or has another capacity.
-    pub fn publish(&mut self, value: u64, now: u64) -> u64 {
+    fn publish(&mut self, value: u64, now: u64) -> u64 {
         *self = Self::new(value, now);
         value
+    }
+}
+
+/// What was told of several links last.
+#[derive(Clone, Debug, Default)]
+pub struct Publishers {
+    links: BTreeMap<LinkId, (Publisher, Link)>,
+    told_at: Option<u64>,
+    /// Something has changed that was not told yet.
+    is_news: bool,
+}
+
+impl Publishers {
+    /// Looks at the present links. Returns all of them as they are to be told, if something is told now: a load that
+    /// differs by more than 10 % for 100 ms; another capacity, and a link that comes or goes, at once. Altogether, something is told no more often
+    /// than ten times a second.
+    pub fn look(&mut self, links: &Links, now: u64) -> Option<Links> {
+        let before = self.links.len();
+        self.links.retain(|id, _| links.contains_key(id));
+        self.is_news |= self.links.len() != before;
+        for (id, &link) in links {
+            self.is_news |= self.look_at(id, link, now);
+        }
+        let is_early = self.told_at.is_some_and(|told| told <= now && now - told < Publisher::HOLD);
+        if !self.is_news || is_early {
+            return None;
+        }
+        (self.is_news, self.told_at) = (false, Some(now));
+        Some(self.links.iter().map(|(id, (_, link))| (id.clone(), *link)).collect())
+    }
+
+    /// Looks at one link. Returns true if it is to be told.
+    fn look_at(&mut self, id: &LinkId, link: Link, now: u64) -> bool {
+        let left = link.usable(Metric::Available);
+        let Some((publisher, told)) = self.links.get_mut(id) else {
+            self.links.insert(id.clone(), (Publisher::new(left, now), link));
+            return true;
+        };
+        let is_news = if link.capacity == told.capacity {
+            publisher.look(left, now).is_some()
+        } else {
+            publisher.publish(left, now);
+            true
+        };
+        if is_news {
+            *told = link;
+        }
+        is_news
     }
 }
 
@@ -147,10 +204,9 @@ mod tests {
 
     #[test]
     fn the_configuration_is_believed_first() {
-        use Origin::{Controller, File, Heartbeat};
-        assert_eq!(believed(&[(Controller, 1), (Heartbeat, 2), (File, 3)]), Some((File, 3)));
-        assert_eq!(believed(&[(Controller, 1), (Heartbeat, 2)]), Some((Heartbeat, 2)));
-        assert_eq!(believed(&[(Controller, 1)]), Some((Controller, 1)));
+        use Origin::{File, Heartbeat};
+        assert_eq!(believed(&[(Heartbeat, 2), (File, 3)]), Some((File, 3)));
+        assert_eq!(believed(&[(Heartbeat, 2)]), Some((Heartbeat, 2)));
         assert_eq!(believed(&[]), None);
     }
 
@@ -172,7 +228,7 @@ mod tests {
         assert!((1..1000).all(|ms| publisher.look(91, ms * MS).is_none()), "9 %");
         assert!((1..1000).all(|ms| publisher.look(110, (1000 + ms) * MS).is_none()), "10 %");
         let told: Vec<u64> = (2000..3000).filter(|ms| publisher.look(89, ms * MS).is_some()).collect();
-        assert_eq!((told, publisher.published()), (vec![2100], 89), "11 %, after the hold time");
+        assert_eq!((told, publisher.published), (vec![2100], 89), "11 %, after the hold time");
     }
 
     #[test]
@@ -189,10 +245,33 @@ mod tests {
     fn a_link_that_goes_down_is_published_at_once() {
         let mut publisher = Publisher::new(100, 0);
         assert_eq!(publisher.publish(0, MS), 0);
-        assert_eq!((publisher.published(), publisher.look(100, 2 * MS)), (0, None));
+        assert_eq!((publisher.published, publisher.look(100, 2 * MS)), (0, None));
         assert_eq!(publisher.look(100, 102 * MS), Some(100));
         assert_eq!(publisher.look(50, MS), None, "the clock has jumped back");
         assert_eq!(publisher.look(50, 101 * MS), Some(50));
+    }
+
+    #[test]
+    fn links_are_told_together_and_no_more_often_than_ten_times_a_second() {
+        let behind = |node| LinkId::Behind(Ipv4Addr::from_bits(1), Ipv4Addr::from_bits(node));
+        let links = |load: u64, more: &[u32]| -> Links {
+            let first = Link { capacity: 100 * GIGABIT, load: load * GIGABIT };
+            let more = more.iter().map(|node| (behind(*node), Link { capacity: 25 * GIGABIT, load: 0 }));
+            [(LinkId::Own("eth1".to_owned()), first)].into_iter().chain(more).collect()
+        };
+        let mut publishers = Publishers::default();
+        assert_eq!(publishers.look(&links(0, &[]), 0), Some(links(0, &[])), "the first time");
+        assert!((1..1000).all(|ms| publishers.look(&links(9, &[]), ms * MS).is_none()), "9 %");
+        let told: Vec<u64> = (1000..2000).filter(|ms| publishers.look(&links(20, &[]), ms * MS).is_some()).collect();
+        assert_eq!(told, [1100], "after the hold time, once");
+        assert_eq!(
+            publishers.look(&links(20, &[2]), 2000 * MS),
+            Some(links(20, &[2])),
+            "a link that comes is told at once"
+        );
+        assert_eq!(publishers.look(&links(20, &[]), 2001 * MS), None, "too early");
+        assert_eq!(publishers.look(&links(20, &[]), 2100 * MS), Some(links(20, &[])), "a link that goes is told then");
+        assert_eq!(publishers.look(&links(25, &[]), 3000 * MS), None);
     }
 
     proptest! {

@@ -89,7 +89,7 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
     };
     let place = match policy.mode {
         PolicyMode::Flowlet => members.picked(low(random)),
-        PolicyMode::Adaptive(_) => best(members, flow).0,
+        PolicyMode::Adaptive(_) | PolicyMode::Global(..) => best(members, flow).0,
     };
     Choice { place, why, is_move: had.is_some_and(|had| had != members.number(place)) }
 }
@@ -97,9 +97,8 @@ fn chosen(policy: &Policy, flow: u64, members: &impl Members, known: Known, rand
 /// Returns the choice for a flow whose last packet is not long ago.
 fn kept(policy: &Policy, members: &impl Members, (place, flow): (usize, u64), random: u64) -> Choice {
     let stay = Choice { place, why: Why::Kept, is_move: false };
-    let PolicyMode::Adaptive(Adaptive { reactive: Some(Reactive { delta, chance }), .. }) = policy.mode else {
-        return stay;
-    };
+    let reactive = policy.mode.adaptive().and_then(|Adaptive { reactive, .. }| *reactive);
+    let Some(Reactive { delta, chance }) = reactive else { return stay };
     if u64::from(low(random)) >= u64::from(chance) {
         return stay;
     }

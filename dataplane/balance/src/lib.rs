@@ -4,7 +4,8 @@
 //! ```text
 //! port ──► Sampler ──► score ──► band 0..7 ─┐
 //! flow ──► FlowTable: had a member, and no longer idle than the gap? ── yes ──► the same member
-//!                       └── no ──► draw (flowlet), or the best band (adaptive)
+//!                       └── no ──► draw (flowlet), or the best band (adaptive; global: of both links)
+//! neighbour's heartbeats ──► FarPorts: the links behind it ──► far band
 //! ```
 //!
 //! A group that looks at no state has weights instead, which may follow from what its links can carry ([`weights`]).
@@ -15,11 +16,13 @@
 mod bands;
 mod capacity;
 mod chooser;
+mod far;
 mod flows;
 mod policy;
 
-pub use bands::{Band, BandScale, Sample, Sampler, combined};
-pub use capacity::{BitRate, Link, Metric, Origin, Publisher, believed, path_capacity, weights};
+pub use bands::{Band, BandScale, Sample, Sampler, combined, settled};
+pub use capacity::{BitRate, Link, LinkId, Links, Metric, Origin, Publishers, believed, path_capacity, weights};
 pub use chooser::{Choice, Chooser, Members, Why};
+pub use far::{FarPorts, PortState, Profile, mean};
 pub use flows::{FlowTable, Flows};
 pub use policy::{Adaptive, Policy, PolicyMode, Reactive};

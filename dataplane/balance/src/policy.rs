@@ -1,6 +1,7 @@
 //! How a group chooses.
 
 use crate::bands::BandScale;
+use crate::far::Profile;
 
 /// How a group chooses among its members, apart from the plain hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,27 @@ pub enum PolicyMode {
     Flowlet,
     /// The best band. Among equal ones the hash decides.
     Adaptive(Adaptive),
+    /// The same, by the worse one of the own link and the links from the next hop to the nodes of the profile
+    /// ([`FarPorts`](crate::FarPorts)). Without a profile, and where nothing is known of those, the own link decides.
+    Global(Adaptive, Option<Profile>),
+}
+
+impl PolicyMode {
+    /// Returns how bands decide. `None`: they do not.
+    pub const fn adaptive(&self) -> Option<&Adaptive> {
+        match self {
+            Self::Flowlet => None,
+            Self::Adaptive(adaptive) | Self::Global(adaptive, _) => Some(adaptive),
+        }
+    }
+
+    /// Returns the profile of the links behind next hops that count.
+    pub const fn profile(&self) -> Option<Profile> {
+        match self {
+            Self::Flowlet | Self::Adaptive(_) => None,
+            Self::Global(_, profile) => *profile,
+        }
+    }
 }
 
 /// How bands decide.

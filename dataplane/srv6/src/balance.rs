@@ -2,7 +2,9 @@
 //!
 //! A group names a policy by its number. Number 0 is the hash, and needs none of this.
 
-use srv6d_balance::{Band, BandScale, Choice, Chooser, Flows, Members, Policy, PolicyMode};
+use std::sync::Arc;
+
+use srv6d_balance::{Band, BandScale, Choice, Chooser, FarPorts, Flows, Members, Policy, PortState, Profile, combined};
 use srv6d_fib::{Groups, SLOT_BITS};
 
 use crate::desired::Balancing;
@@ -15,15 +17,10 @@ pub struct Balancer {
     chooser: Chooser,
     /// State of each port, by the number of its device.
     ports: Vec<PortState>,
-}
-
-/// Load and rate of a port at present.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortState {
-    /// How busy it is: 0 is idle, 1000 is full.
-    pub score: u16,
-    /// Bits per second. 0: unknown, which counts as the fastest.
-    pub rate: u64,
+    /// What is known of the ports behind neighbours, if somebody writes it.
+    far: Option<Arc<FarPorts>>,
+    /// Number of the neighbour at the other end of each port, by the number of its device.
+    neighbors: Vec<Option<u8>>,
 }
 
 /// A choice that was made for a packet, by the counter slot of the member.
@@ -37,11 +34,26 @@ impl Balancer {
     /// Applies the settings of new tables. What is known of flows stays, unless the size of the flow table changes.
     pub fn follow(&mut self, tables: &Tables, seed: u64) {
         let flows = Flows::of(tables.balancing.flows);
+        self.neighbors.clear();
         if tables.balancing.policies.is_empty() {
-            *self = Self::default();
-        } else if self.chooser.room() != flows.room() {
+            (self.chooser, self.ports) = Default::default();
+            return;
+        }
+        for (number, device) in tables.balancing.numbered_neighbors() {
+            let device = usize::from(device.0);
+            self.neighbors.resize(self.neighbors.len().max(device + 1), None);
+            if let Some(place) = self.neighbors.get_mut(device) {
+                *place = Some(number);
+            }
+        }
+        if self.chooser.room() != flows.room() {
             self.chooser = Chooser::new(flows, seed);
         }
+    }
+
+    /// Sets where it is written how busy the ports behind neighbours are.
+    pub fn set_far(&mut self, far: Arc<FarPorts>) {
+        self.far = Some(far);
     }
 
     /// Sets the state of the port of a device.
@@ -65,7 +77,13 @@ impl Balancer {
     ) -> Option<(&'t Adjacency, Chosen)> {
         let policy = tables.balancing.policy(tables.groups.policy(group))?;
         let members = tables.groups.get(group)?;
-        let ports = Ports { tables, ports: &self.ports };
+        let ports = Ports {
+            tables,
+            own: &self.ports,
+            far: self.far.as_deref(),
+            neighbors: &self.neighbors,
+            profile: policy.mode.profile(),
+        };
         let choosing = Choosing::new(
             &tables.groups,
             group,
@@ -89,7 +107,13 @@ impl Balancer {
     ) -> Option<(&'t PathEntry, Chosen)> {
         let policy = tables.balancing.policy(tables.steers.policy(steer))?;
         let members = tables.steers.get(steer)?;
-        let ports = Ports { tables, ports: &self.ports };
+        let ports = Ports {
+            tables,
+            own: &self.ports,
+            far: self.far.as_deref(),
+            neighbors: &self.neighbors,
+            profile: policy.mode.profile(),
+        };
         let choosing = Choosing::new(
             &tables.steers,
             steer,
@@ -112,7 +136,7 @@ impl Balancing {
 
     /// Returns true if a policy asks how busy the ports are.
     pub fn needs_samples(&self) -> bool {
-        self.policies.iter().any(|policy| matches!(policy.mode, PolicyMode::Adaptive(_)))
+        self.policies.iter().any(|policy| policy.mode.adaptive().is_some())
     }
 }
 
@@ -120,47 +144,73 @@ impl Balancing {
 #[derive(Clone, Copy)]
 struct Ports<'p> {
     tables: &'p Tables,
-    ports: &'p [PortState],
+    own: &'p [PortState],
+    far: Option<&'p FarPorts>,
+    neighbors: &'p [Option<u8>],
+    profile: Option<Profile>,
 }
 
 impl Ports<'_> {
-    fn of_hop(&self, hop: u32) -> PortState {
-        let device = self.tables.adjacencies.get(hop as usize).map(|hop| usize::from(hop.device));
-        device.and_then(|device| self.ports.get(device)).copied().unwrap_or_default()
+    fn of_hop(&self, hop: u32) -> Member {
+        let Some(hop) = self.tables.adjacencies.get(hop as usize) else { return Member::default() };
+        let device = usize::from(hop.device);
+        let neighbor = self.neighbors.get(device).copied().flatten();
+        Member {
+            own: self.own.get(device).copied().unwrap_or_default(),
+            far: self.profile.zip(neighbor).and_then(|(profile, neighbor)| self.far?.get(neighbor, profile)),
+        }
     }
 
-    /// Returns the state of a path's port. Among several next hops, the least busy port counts.
-    fn of_path(&self, path: u32) -> PortState {
+    /// Returns the links of a path. Among several next hops, those of the one whose busier link is the least busy count.
+    fn of_path(&self, path: u32) -> Member {
         let group = self.tables.paths.get(path as usize).and_then(|path| path.group);
         let hops = group.and_then(|group| self.tables.groups.get(group)).unwrap_or_default();
-        hops.iter().map(|&hop| self.of_hop(hop)).min_by_key(|state| state.score).unwrap_or_default()
+        hops.iter().map(|&hop| self.of_hop(hop)).min_by_key(Member::busier).unwrap_or_default()
+    }
+}
+
+/// The links of a member, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Member {
+    /// The port of this node.
+    pub own: PortState,
+    /// The ports behind the next hop.
+    pub far: Option<PortState>,
+}
+
+impl Member {
+    fn busier(&self) -> u16 {
+        self.far.map_or(self.own.score, |far| far.score.max(self.own.score))
     }
 }
 
 /// The members of one group, as a chooser sees them.
 #[derive(Debug)]
-pub struct Choosing<'g, P, N> {
+pub struct Choosing<'g, L, N> {
     groups: &'g Groups,
     group: u32,
     members: &'g [u32],
     scale: Option<BandScale>,
-    /// Highest rate of a member.
-    fastest: u64,
-    port: P,
+    /// Highest rates of the members' own ports, and of those behind them.
+    fastest: [u64; 2],
+    links: L,
     number: N,
 }
 
-impl<'g, P: Fn(u32) -> PortState, N: Fn(u32) -> Option<u32>> Choosing<'g, P, N> {
-    /// Creates the view of a group with these members. `port` returns the state of the port of a member, and `number` a number
-    /// that stays with the member as long as it exists.
-    pub fn new(groups: &'g Groups, group: u32, policy: &Policy, members: &'g [u32], port: P, number: N) -> Self {
-        let scale = if let PolicyMode::Adaptive(adaptive) = policy.mode { Some(adaptive.scale) } else { None };
-        let fastest = scale.and_then(|_| members.iter().map(|&member| port(member).rate).max()).unwrap_or_default();
-        Self { groups, group, members, scale, fastest, port, number }
+impl<'g, L: Fn(u32) -> Member, N: Fn(u32) -> Option<u32>> Choosing<'g, L, N> {
+    /// Creates the view of a group with these members. `links` returns the links of a member, and `number` a number that
+    /// stays with the member as long as it exists.
+    pub fn new(groups: &'g Groups, group: u32, policy: &Policy, members: &'g [u32], links: L, number: N) -> Self {
+        let scale = policy.mode.adaptive().map(|adaptive| adaptive.scale);
+        let fastest = |rate: fn(Member) -> u64| {
+            scale.and_then(|_| members.iter().map(|&member| rate(links(member))).max()).unwrap_or_default()
+        };
+        let fastest = [fastest(|member| member.own.rate), fastest(|member| member.far.map_or(0, |far| far.rate))];
+        Self { groups, group, members, scale, fastest, links, number }
     }
 }
 
-impl<P: Fn(u32) -> PortState, N: Fn(u32) -> Option<u32>> Members for Choosing<'_, P, N> {
+impl<L: Fn(u32) -> Member, N: Fn(u32) -> Option<u32>> Members for Choosing<'_, L, N> {
     fn count(&self) -> usize {
         self.members.len()
     }
@@ -175,13 +225,8 @@ impl<P: Fn(u32) -> PortState, N: Fn(u32) -> Option<u32>> Members for Choosing<'_
     }
 
     fn band(&self, place: usize) -> Band {
-        const ALL: u64 = 1000;
         let (Some(scale), Some(&member)) = (self.scale, self.members.get(place)) else { return 0 };
-        let PortState { score, rate } = (self.port)(member);
-        let capacity = match rate {
-            0 => ALL,
-            rate => (rate.min(self.fastest) * ALL).checked_div(self.fastest).unwrap_or(ALL),
-        };
-        scale.band(score, u16::try_from(capacity).unwrap_or(u16::MAX))
+        let (Member { own, far }, [fastest, fastest_far]) = ((self.links)(member), self.fastest);
+        combined(own.band(scale, fastest), far.map(|far| far.band(scale, fastest_far)))
     }
 }

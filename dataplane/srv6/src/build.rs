@@ -515,7 +515,8 @@ impl<'d> Build<'d> {
     fn path_group(&mut self, path: &Path) -> Result<Option<u32>, BuildError> {
         let first = path.segments.first();
         if !path.via.is_empty() {
-            return self.group(&path.via, IpAddr::V6(first), self.desired.balance.default.number()).map(Some);
+            let policy = self.desired.balance.policy_of_path(&path.name);
+            return self.group(&path.via, IpAddr::V6(first), policy).map(Some);
         }
         self.way_to(first, &path.name)
     }

@@ -5,11 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
 pub use srv6d_addresses::{Mac, MacParseError, TableId};
 
-pub use srv6d_balance::{Adaptive, BandScale, BitRate, Flows, Policy as BalancePolicy, PolicyMode, Reactive};
+pub use srv6d_balance::{
+    Adaptive, BandScale, BitRate, FarPorts, Flows, Link, LinkId, Links, Metric, Policy as BalancePolicy, PolicyMode,
+    Profile, Reactive,
+};
 pub use srv6d_emulate::{Chance, Ecn, Emulation, NonEct};
 
 use crate::carrier::SegmentList;
@@ -71,14 +75,29 @@ impl Desired {
 pub struct Balance {
     /// The policies that look at state, and what they share.
     pub settings: Balancing,
-    /// Names of the policies by which weights follow from capacities, which are shown to people.
-    pub weighted: Vec<String>,
+    /// The policies by which weights follow from capacities.
+    pub weighted: Vec<Weighted>,
     /// How all others choose.
     pub default: GroupPolicy,
     /// How the groups of these routes, steered prefixes and SIDs choose.
     pub of: BTreeMap<(TableId, IpNet), GroupPolicy>,
+    /// How the next hops of these paths of steered prefixes are chosen, by the name of the path.
+    pub of_paths: BTreeMap<String, GroupPolicy>,
     /// What links can carry that are not those of this node's own ports.
     pub capacities: Capacities,
+    /// Nodes behind next hops, for weights by the links from there.
+    pub via_nodes: BTreeMap<HopsOf, BTreeSet<Ipv4Addr>>,
+    /// What was measured of this node's ports, and heard of the links behind neighbours.
+    pub links: Arc<Links>,
+}
+
+/// A policy by which weights follow from capacities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weighted {
+    /// Name, which is shown to people.
+    pub name: String,
+    /// What counts as the capacity of a link.
+    pub metric: Metric,
 }
 
 /// How a group chooses.
@@ -87,7 +106,7 @@ pub enum GroupPolicy {
     /// By the flow's hash.
     #[default]
     Hash,
-    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy's name.
+    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy.
     Weighted(usize),
     /// By state. The number of the policy counts from 1.
     Stateful(u16),
@@ -128,9 +147,25 @@ impl Balance {
         self.of.get(&(table, prefix)).copied().unwrap_or(self.default)
     }
 
+    /// Returns what counts as the capacity of a link for groups of a policy. `None`: its weights do not follow from that.
+    pub fn metric(&self, policy: GroupPolicy) -> Option<Metric> {
+        let GroupPolicy::Weighted(place) = policy else { return None };
+        self.weighted.get(place).map(|weighted| weighted.metric)
+    }
+
+    /// Returns how the next hops of a path are chosen.
+    pub fn path_policy(&self, name: &str) -> GroupPolicy {
+        self.of_paths.get(name).copied().unwrap_or(self.default)
+    }
+
     /// Returns the number of the policy that looks at state for a prefix, or 0 if the hash chooses.
     pub fn policy_of(&self, table: TableId, prefix: IpNet) -> u16 {
         self.group_policy(table, prefix).number()
+    }
+
+    /// Returns the number of the policy that looks at state for the next hops of a path, or 0 if the hash chooses.
+    pub fn policy_of_path(&self, name: &str) -> u16 {
+        self.path_policy(name).number()
     }
 }
 
@@ -176,6 +211,18 @@ pub struct Balancing {
     pub rate_weight: u8,
     /// Bits per second of the ports that are not emulated, as far as they are known.
     pub rates: BTreeMap<PortId, u64>,
+    /// The nodes at the other ends of ports, by the port of the whole device.
+    pub neighbors: BTreeMap<PortId, Ipv4Addr>,
+    /// Profiles: nodes behind neighbours, whose links from there policies of mode "global" look at. There are at most
+    /// [`FarPorts::MOST_PROFILES`].
+    pub profiles: Vec<BTreeSet<Ipv4Addr>>,
+}
+
+impl Balancing {
+    /// Returns the ports with neighbours, each with the number of the neighbour in [`FarPorts`].
+    pub fn numbered_neighbors(&self) -> impl Iterator<Item = (u8, PortId)> {
+        (0..=u8::MAX).zip(self.neighbors.keys().copied())
+    }
 }
 
 impl Default for Balancing {
@@ -187,6 +234,8 @@ impl Default for Balancing {
             sample: 1_000_000,
             rate_weight: srv6d_balance::Sampler::RATE_WEIGHT,
             rates: BTreeMap::new(),
+            neighbors: BTreeMap::new(),
+            profiles: Vec::new(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub mod tables;
 pub mod tally;
 pub mod trail;
 
-pub use balance::{Balancer, Choosing, PortState};
+pub use balance::{Balancer, Choosing, Member};
 pub use build::{BuildError, Rank};
 pub use fast::{Frames, InnerLookUps, Leaving, LookUps, LookupResult, write_burst, write_one};
 pub use history::Before;
@@ -38,6 +38,7 @@ pub use reason::DropReason;
 pub use sid_space::LOCATOR_BITS;
 pub use slow::{FurtherSum, SlowState, Verdict, forward_one, give_up, slow_path};
 pub use srv6d_addresses::{carrier, prefix_map};
+pub use srv6d_balance::{FarPorts, PortState};
 pub use srv6d_fib::SLOTS;
 pub use tables::{AdjacencyState, Tables};
 pub use tally::{MOVES, Released, Slots, Tally};

@@ -1,10 +1,14 @@
 //! Tests groups that choose by policies in the worker's step, on ports in memory and in virtual time.
 #![allow(clippy::cast_possible_truncation)] // a failed test may panic
 
-use srv6d_dataplane::EmulatedPort;
+use std::sync::Arc;
+
 use srv6d_dataplane::memory::MemoryFrame;
+use srv6d_dataplane::{EmulatedPort, Step};
+use srv6d_srv6::PortState;
 use srv6d_srv6::desired::{
-    Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, GroupPolicy, PolicyMode, RouteAction,
+    Adaptive, Balance, BalancePolicy, BandScale, Desired, Emulation, FarPorts, GroupPolicy, PolicyMode, PortId,
+    RouteAction,
 };
 
 use super::step::{Rig, hop, in_frame, node, v6};
@@ -80,4 +84,35 @@ fn new_flowlets_avoid_a_busy_port() {
     // Each packet is away before the next one comes.
     let ports: Vec<usize> = (0..50).map(|flow| port_of(&mut rig, flow, (10 + 4 * u64::from(flow)) * MS)).collect();
     assert_eq!(ports, [2; 50], "an idle slow link has less capacity left than an idle fast one");
+}
+
+#[test]
+fn new_flowlets_avoid_a_busy_port_behind_the_next_hop() {
+    const GIGABIT: u64 = 1_000_000_000;
+    let mut desired = balanced(PolicyMode::Global(Adaptive { scale: BandScale::Available, reactive: None }, Some(1)));
+    desired.balance.settings.neighbors =
+        [(PortId(1), "10.0.0.11".parse().unwrap()), (PortId(2), "10.0.0.12".parse().unwrap())].into();
+    let far = Arc::new(FarPorts::default());
+    let mut rig = Rig::new(&desired);
+    rig.step = Step::new(0, Arc::clone(&rig.counters), |_, _| {}).seeing_far(Arc::clone(&far));
+    let mut now = 0;
+    let mut next = |rig: &mut Rig| {
+        now += 100 * MS;
+        (0..40).map(|flow| port_of(rig, flow, now)).collect::<Vec<_>>()
+    };
+    let by_hash = next(&mut rig);
+    assert!(by_hash.contains(&1) && by_hash.contains(&2), "nothing is known of the far ports: {by_hash:?}");
+    let set = |ports: &[(u8, u8, u16, u64)]| {
+        for &(number, profile, score, rate) in ports {
+            far.set(number, profile, Some(PortState { score, rate }));
+        }
+    };
+    set(&[(0, 1, 0, GIGABIT), (1, 1, 900, GIGABIT), (0, 0, 1000, GIGABIT)]);
+    assert_eq!(next(&mut rig), [1; 40], "the port behind 10.0.0.12 is busy; those of another profile do not matter");
+    far.set(1, 1, None);
+    assert_eq!(next(&mut rig), by_hash, "silence takes no path away: its own port decides");
+    set(&[(0, 1, 500, GIGABIT), (1, 1, 0, GIGABIT)]);
+    assert_eq!(next(&mut rig), [2; 40]);
+    set(&[(0, 1, 0, GIGABIT / 4), (1, 1, 600, GIGABIT)]);
+    assert_eq!(next(&mut rig), [2; 40], "an idle slow port has less left than a busy fast one");
 }

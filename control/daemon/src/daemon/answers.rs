@@ -258,6 +258,10 @@ impl Node {
             Topic::Paths => Response::Paths(view.paths()),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
             Topic::Balance => Response::Balance(view.balance()),
+            Topic::Glb => self.glb.view().map_or_else(
+                || Response::failed("no heartbeats are configured; add [glb]"),
+                |view| Response::Glb(Box::new(view)),
+            ),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
             Topic::Process => Response::Process(Box::new(self.process())),
@@ -277,6 +281,7 @@ impl Node {
             neighbors: view.neighbors(),
             generation: self.generation(),
             sources: self.sources(),
+            glb: self.glb.view(),
         }
     }
 
@@ -337,6 +342,7 @@ impl Node {
             desired: self.dataplane.desired(),
             roles: &self.plan.roles,
             counters,
+            far: self.dataplane.far_ports(),
             programs: attached.filter_map(|port| Some((port.device.clone(), program(&port.device)?))).collect(),
             busy_polling: self
                 .dataplane

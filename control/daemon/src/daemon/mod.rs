@@ -39,7 +39,7 @@ use sd_notify::NotifyState;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{Level, error, info, warn};
 use tracing_subscriber::Layer as _;
@@ -62,6 +62,7 @@ use srv6d_api::server::{self, ListenError, Question, Server};
 use srv6d_api::{DEFAULT_SOCKET, Request, Response};
 use srv6d_config::{Config, Errors};
 use srv6d_plan::{self as plan, Environment};
+use srv6d_srv6::desired::Links;
 use watchdog::Watchdog;
 
 /// Interval at which neighbours in use are refreshed and missing ones are asked for again.
@@ -302,6 +303,7 @@ enum Event {
     Scrape(Scrape),
     Offer(&'static str),
     Announced,
+    Links,
     Hangup,
     Read(Box<(Job, Read)>),
     Fault,
@@ -313,6 +315,7 @@ struct Events {
     mirror: Mirror,
     sources: Sources,
     fpm: Fpm,
+    links: watch::Receiver<Arc<Links>>,
     workers: AsyncFd<OwnedFd>,
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
@@ -342,6 +345,7 @@ impl Events {
             () = self.mirror.changed() => Event::Kernel,
             source = self.sources.changed() => Event::Offer(source),
             () = self.fpm.changed() => Event::Announced,
+            Ok(()) = self.links.changed() => Event::Links,
             _ = self.hangup.recv() => Event::Hangup,
             read = self.readings.next() => Event::Read(Box::new(read)),
             () = self.fault.wanted() => Event::Fault,
@@ -364,6 +368,7 @@ impl Events {
             node.forget_announced();
         }
         self.fpm.configure(table.as_ref());
+        node.glb.read_key();
     }
 }
 
@@ -409,6 +414,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
         mirror,
         sources: Sources::default(),
         fpm: Fpm::default(),
+        links: node.glb.links(),
         workers,
         questions,
         scrapes,
@@ -473,6 +479,10 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 node.follow_offers(events.sources.offers(), source, mirror).await?;
             }
             Event::Announced => node.follow_announced(events.fpm.snapshot(), mirror).await?,
+            Event::Links => {
+                let links = events.links.borrow_and_update().clone();
+                node.follow_links(links, mirror).await?;
+            }
             Event::Fault => events.fault.happen(&node.dataplane),
             Event::Hangup => {
                 events.readings.add(Job { request: Request::Reload { dry_run: false }, answer: None }, node);

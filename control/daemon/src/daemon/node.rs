@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use srv6d_dataplane::{Dataplane, Settings};
+use srv6d_dataplane::{Dataplane, Generation, Settings};
 use srv6d_xsk::offload;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::RunError;
 use super::answers::headlines;
@@ -27,6 +27,7 @@ use super::path_mtu::PathMtus;
 use super::resolution::Resolutions;
 use crate::confine::keep_of_this_thread;
 use crate::fpm::{self, InForce, Placed, Snapshot};
+use crate::glb::Glb;
 use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::source::running::Status;
 use local::{own_mtu, steered};
@@ -35,6 +36,7 @@ use srv6d_config::{Kernel, Polling};
 use srv6d_offer::Offer;
 use srv6d_offer::with_last_good;
 use srv6d_plan::{self as plan, Diff, Environment, Plan};
+use srv6d_srv6::desired::Links;
 
 /// Largest number of findings of one plan that are logged.
 const LOGGED_FINDINGS: usize = 20;
@@ -50,6 +52,8 @@ pub enum Cause {
     Kernel,
     /// A router on a path has reported its MTU.
     PathMtu,
+    /// Heartbeats tell of other capacities or loads, from which weights follow.
+    Links,
     /// A source of that name has another offer.
     Offer(String),
     /// An operator has returned to the inputs of that generation.
@@ -63,6 +67,7 @@ impl fmt::Display for Cause {
             Self::Reload => f.write_str("reload"),
             Self::Kernel => f.write_str("kernel"),
             Self::PathMtu => f.write_str("path MTU"),
+            Self::Links => f.write_str("heartbeats"),
             Self::Offer(source) => f.write_str(source),
             Self::Rollback(generation) => write!(f, "rollback to {generation}"),
         }
@@ -114,6 +119,8 @@ pub struct Node {
     pub(super) resolutions: Resolutions,
     next_hops: NextHopsInForce,
     path_mtus: PathMtus,
+    /// Heartbeats of this node and its neighbours.
+    pub(super) glb: Glb,
 }
 
 impl Node {
@@ -187,6 +194,7 @@ impl Node {
             resolutions: Resolutions::default(),
             next_hops: NextHopsInForce::default(),
             path_mtus: PathMtus::default(),
+            glb: Glb::default(),
         };
         mirror.look_again();
         node.look(mirror).await?;
@@ -281,7 +289,7 @@ impl Node {
                 return Err(why.into());
             }
             self.history.push(self.dataplane.generation(), &cause.to_string(), &diff, inputs.clone());
-            info!("generation {} ({cause}): {diff}", self.dataplane.generation().0);
+            log_generation(self.dataplane.generation(), &cause, &diff);
         }
         self.detach_unwanted(&plan);
         if plan.devices.iter().any(|port| port.present && self.had_to_go(&port.device)) {
@@ -295,6 +303,7 @@ impl Node {
         self.plan = plan;
         self.remember_faced_routers();
         self.unplanned = Seen::default();
+        self.follow_glb();
         self.steer(mirror).await;
         self.ask_for_unresolved(mirror);
         Ok(diff)
@@ -355,6 +364,12 @@ impl Node {
         self.follow(self.inputs.clone(), Cause::Offer(plan::FPM.to_owned()), mirror).await
     }
 
+    /// Handles other capacities or loads of links.
+    pub async fn follow_links(&mut self, links: Arc<Links>, mirror: &Mirror) -> Result<(), RunError> {
+        self.environment.links = links;
+        self.follow(self.inputs.clone(), Cause::Links, mirror).await
+    }
+
     /// Forgets the announcements, because FPM is no longer configured.
     pub fn forget_announced(&mut self) {
         (self.announced, self.told) = (Placed::default(), (0, 0));
@@ -400,6 +415,7 @@ impl Node {
         }
         self.look_for_neighbors();
         self.look_after_guards();
+        self.follow_glb();
         Ok(())
     }
 
@@ -443,6 +459,11 @@ impl Node {
         self.dataplane.wakeup().try_clone_to_owned()
     }
 
+    /// Makes the heartbeats follow the ports and the configuration in force, and opens sockets that were refused before.
+    fn follow_glb(&mut self) {
+        self.glb.follow(&self.plan, &self.environment, &self.dataplane);
+    }
+
     /// Returns one line for systemd and the log.
     pub fn status(&self) -> String {
         let desired = self.dataplane.desired();
@@ -481,6 +502,15 @@ fn log_findings(mut findings: impl Iterator<Item = String>) {
     let more = findings.count();
     if more > 0 {
         warn!("{more} more findings like these: `srv6d show generation` lists all");
+    }
+}
+
+/// Logs a generation. Loads may change ten times a second, so theirs are for debugging.
+fn log_generation(Generation(number): Generation, cause: &Cause, diff: &Diff) {
+    if *cause == Cause::Links {
+        debug!("generation {number} ({cause}): {diff}");
+    } else {
+        info!("generation {number} ({cause}): {diff}");
     }
 }
 

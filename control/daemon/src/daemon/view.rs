@@ -8,8 +8,8 @@ use srv6d_dataplane::{
 };
 use srv6d_srv6::carrier::Carrier;
 use srv6d_srv6::desired::{
-    Behavior, Desired, DtFamily, Emulation, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction, Steer,
-    TableId,
+    Behavior, Desired, DtFamily, Emulation, FarPorts, Flavors, Hop, LocalSid, Path, Port, PortId, Role, RouteAction,
+    Steer, TableId,
 };
 use srv6d_srv6::reason::DropReason;
 use srv6d_srv6::tables::AdjacencyState;
@@ -30,6 +30,8 @@ pub struct View<'a> {
     pub roles: &'a [RoleReason],
     /// Sums over all workers.
     pub counters: &'a Counters,
+    /// How busy the ports behind neighbours are.
+    pub far: &'a FarPorts,
     /// Attached devices, by name.
     pub attached: BTreeMap<&'a str, &'a AttachedPort>,
     /// XDP programs, by device.

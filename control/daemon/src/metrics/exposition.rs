@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
-use super::emulated;
+use super::{emulated, glb};
 
 use srv6d_api::state::{Health, SourceView, State};
 
@@ -38,6 +38,9 @@ impl prometheus_client::collector::Collector for Collector {
         self.paths(encoder)?;
         self.sources(encoder)?;
         self.fpm(encoder)?;
+        if let Some(view) = &self.0.glb {
+            glb::glb(view, encoder)?;
+        }
         self.tables(encoder)?;
         self.daemon(encoder)
     }

@@ -2,6 +2,7 @@
 
 mod emulated;
 mod exposition;
+mod glb;
 
 use std::convert::Infallible;
 use std::io;

@@ -21,6 +21,7 @@ pub fn state(sources: Vec<SourceView>) -> State {
         neighbors: recorded!("neighbors", Neighbors),
         generation: *recorded!("generation", Generation),
         sources,
+        glb: Some(*recorded!("glb", Glb)),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_heartbeat::{Arrival, Entry, Freshness, Heartbeat, Key, MOST_PEERS, Peers, Role, Settings};
+use srv6d_heartbeat::{Arrival, Entry, Freshness, Heartbeat, Judge, Key, Peers, Role, Settings};
 
 const OWN_NODE: u32 = 0x0a00_00ff;
-const PORTS: [u32; 2] = [3, 7];
+/// Ports, with the nodes at their other ends.
+const PORTS: [(u32, u32); 2] = [(3, 2), (7, 1)];
 const SIGNATURE: usize = 36;
 
 /// Fuzz target: sends heartbeats to a table of peers, with a key if the first byte is odd.
@@ -16,11 +17,13 @@ const SIGNATURE: usize = 36;
 ///
 /// # Panics
 /// If a heartbeat is taken over against the rules, or refused without need; if a refused one changes the table; if what was
-/// taken over is not what was sent; or if silence removes a peer.
+/// taken over is not what was sent; if a port is judged busier than full; or if silence removes a peer.
 pub fn heartbeats(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let key = (first % 2 == 1).then(key);
-    let mut peers = Peers::new(Settings { node: OWN_NODE, key: key.clone(), ports: PORTS.into() });
+    let mut peers =
+        Peers::new(Settings { node: OWN_NODE, key: key.clone(), ports: PORTS.into(), ..Settings::default() });
+    let mut judge = Judge::new(50, vec![[1, 2].into(), (1..100).collect()]);
     let (mut now, mut known) = (0, BTreeMap::new());
     while let Some((&[ttl, port, pause, high, low], behind)) = rest.split_first_chunk::<5>() {
         let length = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
@@ -28,12 +31,14 @@ pub fn heartbeats(data: &[u8]) {
         now += u64::from(pause) * 1_000_000;
         let arrival = Arrival { port: port.into(), ttl, now };
         receive(&mut peers, bytes, arrival, key.as_ref(), &mut known);
+        let judged = peers.all().values().flat_map(|peer| judge.judge(peer, now)).collect::<Vec<_>>();
+        assert!(judged.iter().flatten().all(|port| port.score <= 1000), "no port is busier than full: {judged:?}");
         rest = next;
     }
     // That is more than five periods of any node.
     let later = now + 6 * u64::from(u16::MAX) * 1_000_000;
     assert!(peers.all().values().all(|peer| peer.freshness(later) == Freshness::Suspect), "silence is noticed");
-    assert!(peers.all().len() <= MOST_PEERS && peers.all().len() == known.len(), "silence removes nobody");
+    assert!(peers.all().len() <= PORTS.len() && peers.all().len() == known.len(), "silence removes nobody");
 }
 
 fn key() -> Key {
@@ -87,7 +92,7 @@ fn obeys(bytes: &[u8], arrival: Arrival) -> bool {
     let entries = (0..count).map(|entry| 28 + 16 * entry);
     let neighbors: BTreeSet<u32> = entries.clone().map(|at| word(bytes, at)).collect();
     arrival.ttl == 255
-        && PORTS.contains(&arrival.port)
+        && PORTS.contains(&(arrival.port, word(bytes, 8)))
         && bytes.starts_with(b"SRQH\x01")
         && byte(5) < 16
         && matches!(byte(6), 1 | 3)
@@ -105,7 +110,7 @@ fn is_newer(bytes: &[u8], known: &BTreeMap<u32, (u16, u32)>) -> bool {
     let Some(&[.., high, low]) = bytes.get(..28) else { return false };
     let boot = u16::from_be_bytes([high, low]);
     match known.get(&word(bytes, 8)) {
-        None => known.len() < MOST_PEERS,
+        None => true,
         Some((known, _)) if *known != boot => true,
         Some((_, number)) => (1..1 << 31).contains(&word(bytes, 12).wrapping_sub(*number)),
     }
@@ -120,7 +125,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for key in [None, Some(key())] {
         let first = vec![u8::from(key.is_some())];
-        let sent = |heartbeat: &Heartbeat| framed(&heartbeat.encode(key.as_ref()), 20);
+        let sent = |heartbeat: &Heartbeat| framed(&heartbeat.encode(key.as_ref()), heartbeat.node);
         for count in [0, 1, 2, 3, 8, 16, 63, 64] {
             seeds.push([first.clone(), sent(&heartbeat(1, 1, count))].concat());
         }
@@ -136,9 +141,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fn framed(bytes: &[u8], pause: u8) -> Vec<u8> {
+/// Returns a heartbeat as it arrives 20 ms after the one before, on the port of its node.
+fn framed(bytes: &[u8], node: u32) -> Vec<u8> {
+    let port = if node == 2 { 3 } else { 7 };
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
-    [&[255, 7, pause], length.as_slice(), bytes].concat()
+    [&[255, port, 20], length.as_slice(), bytes].concat()
 }
 
 fn heartbeat(node: u32, sequence: u32, entries: u32) -> Heartbeat {

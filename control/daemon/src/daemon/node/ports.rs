@@ -32,7 +32,7 @@ impl Node {
                 Err(why @ DataplaneError::Xsk(XskError::ForeignProgram { .. })) => {
                     self.note_refusal(&port.device, &why);
                 }
-                Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Offer(_)) => {
+                Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Links | Cause::Offer(_)) => {
                     self.note_refusal(&port.device, &why);
                 }
                 Err(why) => {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use srv6d_api::state::MemberStatus;
+use srv6d_balance::combined;
 use srv6d_dataplane::ChoiceCounters;
 use srv6d_plan::{WeightsFrom, capacity_of_hop, capacity_of_path};
-use srv6d_srv6::MOVES;
 use srv6d_srv6::desired::{
-    Adaptive, BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, PolicyMode, PortId, RouteAction, Steer,
-    TableId,
+    BalancePolicy, Behavior, BitRate, GroupPolicy, Hop, HopsOf, Metric, PolicyMode, PortId, RouteAction, Steer, TableId,
 };
+use srv6d_srv6::{MOVES, PortState};
 
 use super::View;
 
@@ -45,12 +45,12 @@ impl View<'_> {
         }
         let mut rows = Vec::new();
         for (name, HopGroup { of, policy, hops, more }) in self.groups_of_hops() {
-            let members = hops.iter().map(|hop| self.hop_member(&of, hop)).collect();
+            let members = hops.iter().map(|hop| self.hop_member(&of, hop, policy)).collect();
             rows.extend(self.rows_of(&name, more, policy, members));
         }
         for steer in self.desired.steers.iter().filter(|steer| steer.paths.len() > 1) {
             let policy = balance.group_policy(steer.table, steer.prefix);
-            rows.extend(self.rows_of(&format!("steer {}", steer.prefix), 0, policy, self.path_members(steer)));
+            rows.extend(self.rows_of(&format!("steer {}", steer.prefix), 0, policy, self.path_members(steer, policy)));
         }
         rows
     }
@@ -75,7 +75,8 @@ impl View<'_> {
                 continue;
             }
             let of = HopsOf::Prefix(table, prefix);
-            let capacity = |hop: &Hop| capacity_of_hop(self.desired, &of, hop);
+            let metric = self.metric(policy);
+            let capacity = |hop: &Hop| capacity_of_hop(self.desired, &of, hop, metric?);
             let text = |hop: &Hop| (hop.port.0, format!("{:?}", hop.via), hop.weight, capacity(hop));
             match names.entry((policy, hops.iter().map(text).collect())) {
                 Entry::Vacant(new) => {
@@ -90,26 +91,31 @@ impl View<'_> {
         groups
     }
 
-    fn hop_member(&self, of: &HopsOf, hop: &Hop) -> Member {
+    /// Returns what counts as the capacity of a link for groups of a policy.
+    fn metric(&self, policy: GroupPolicy) -> Option<Metric> {
+        self.desired.balance.metric(policy)
+    }
+
+    fn hop_member(&self, of: &HopsOf, hop: &Hop, policy: GroupPolicy) -> Member {
         let (port, address) = (self.port_name(hop.port), hop.via.map(|via| via.to_string()).unwrap_or_default());
         let counted = self.counters.next_hops.iter().find(|known| known.port == port && known.address == address);
         Member {
             name: format!("{port} {address}").trim_end().to_owned(),
             weight: hop.weight,
-            capacity: capacity_of_hop(self.desired, of, hop),
+            capacity: self.metric(policy).and_then(|metric| capacity_of_hop(self.desired, of, hop, metric)),
             port: Some(hop.port),
             packets: counted.map_or(0, |counted| counted.packets),
             choices: counted.map(|counted| counted.choices).unwrap_or_default(),
         }
     }
 
-    fn path_members(&self, steer: &Steer) -> Vec<Member> {
+    fn path_members(&self, steer: &Steer, policy: GroupPolicy) -> Vec<Member> {
         let member = |path: &srv6d_srv6::desired::Path| {
             let counted = self.counters.paths.iter().find(|known| known.path == path.name);
             Member {
                 name: path.name.clone(),
                 weight: path.weight,
-                capacity: capacity_of_path(self.desired, path),
+                capacity: self.metric(policy).and_then(|metric| capacity_of_path(self.desired, path, metric)),
                 port: path.via.first().map(|hop| hop.port),
                 packets: counted.map_or(0, |counted| counted.packets),
                 choices: counted.map(|counted| counted.choices).unwrap_or_default(),
@@ -123,15 +129,19 @@ impl View<'_> {
         let stateful = usize::from(policy.number()).checked_sub(1);
         let name = match policy {
             GroupPolicy::Hash => None,
-            GroupPolicy::Weighted(at) => balance.weighted.get(at),
+            GroupPolicy::Weighted(at) => balance.weighted.get(at).map(|weighted| &weighted.name),
             GroupPolicy::Stateful(_) => stateful.and_then(|at| balance.settings.names.get(at)),
         };
         let Some(name) = name else { return Vec::new() };
         let stateful = stateful.and_then(|at| balance.settings.policies.get(at));
         let weights_from = if stateful.is_none() { Some(weights_from(&members)) } else { None };
         let fastest = members.iter().filter_map(|member| self.desired.rate_of(member.port?)).max().unwrap_or_default();
+        let far = |member: &Member| self.far_port(stateful?, member.port?);
+        let fastest_far = members.iter().filter_map(|member| Some(far(member)?.rate)).max().unwrap_or_default();
         let row = |member: Member| {
             let quality = stateful.and_then(|policy| self.quality(policy, member.port?, fastest));
+            let scale = stateful.and_then(|policy| Some(policy.mode.adaptive()?.scale));
+            let far_band = far(&member).and_then(|far| Some(far.band(scale?, fastest_far)));
             MemberStatus {
                 group: group.to_owned(),
                 more,
@@ -142,6 +152,8 @@ impl View<'_> {
                 capacity: member.capacity.filter(|_| stateful.is_none()),
                 weights_from: weights_from.map(str::to_owned),
                 band: quality.map(|(band, _)| band),
+                far_band,
+                used_band: quality.map(|(band, _)| combined(band, far_band)),
                 score: quality.map(|(_, score)| score),
                 packets: member.packets,
                 flowlets: member.choices.flowlets,
@@ -151,17 +163,23 @@ impl View<'_> {
         members.into_iter().map(row).collect()
     }
 
+    /// Returns how busy the ports behind the neighbour on a port are, if the policy looks at them and they are known.
+    fn far_port(&self, policy: &BalancePolicy, port: PortId) -> Option<PortState> {
+        let (profile, device) = (policy.mode.profile()?, self.desired.ports.get(usize::from(port.0))?.device);
+        let mut neighbors = self.desired.balance.settings.numbered_neighbors();
+        let (number, _) = neighbors.find(|(_, port)| port.0 == device)?;
+        self.far.get(number, profile)
+    }
+
     /// Returns band and score of a member that leaves through a port. It has none if nothing samples the port.
     fn quality(&self, policy: &BalancePolicy, port: PortId, fastest: u64) -> Option<(u8, u16)> {
-        const ALL: u64 = 1000;
-        let PolicyMode::Adaptive(Adaptive { scale, .. }) = policy.mode else { return None };
+        let scale = policy.mode.adaptive()?.scale;
         let rate = self.desired.rate_of(port)?;
         let device = self.desired.ports.get(usize::from(port.0))?.device;
         let name = &self.desired.ports.get(usize::from(device))?.name;
         let counted = self.counters.devices.iter().find(|counted| counted.name == *name)?;
         let score = u16::try_from(counted.score).unwrap_or(u16::MAX);
-        let capacity = (rate * ALL).checked_div(fastest).unwrap_or(ALL);
-        Some((scale.band(score, u16::try_from(capacity).unwrap_or(u16::MAX)), score))
+        Some((PortState { score, rate }.band(scale, fastest), score))
     }
 }
 
@@ -170,6 +188,7 @@ fn mode(stateful: Option<&BalancePolicy>) -> &'static str {
         None => "weighted",
         Some(PolicyMode::Flowlet) => "flowlet",
         Some(PolicyMode::Adaptive(_)) => "adaptive",
+        Some(PolicyMode::Global(..)) => "global",
     }
 }
 

@@ -85,6 +85,7 @@ fn with_view<T>(show: impl Fn(&View<'_>) -> T) -> T {
         desired: &desired,
         roles: &[RoleReason::Written, RoleReason::FacesNone],
         counters: &counters,
+        far: &srv6d_srv6::FarPorts::default(),
         attached: [("eth1", &eth1), ("eth2", &eth2)].into(),
         programs: [("eth1".to_owned(), 7)].into(),
         busy_polling: [("eth1".to_owned(), vec![BusyPolling::Napi(8193)])].into(),
