@@ -10,6 +10,7 @@
 mod edge;
 mod emulated;
 mod engines;
+mod memory;
 use crate::support;
 
 use std::fs;

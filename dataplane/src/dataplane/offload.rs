@@ -14,7 +14,7 @@ use srv6d_srv6::Released;
 use srv6d_srv6::model::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -196,21 +196,36 @@ impl Dataplane {
             self.in_front.redirect.clear();
             return;
         }
-        if matches!(self.in_front.program, Program::NotAsked) {
-            self.in_front.program = match XdpOffload::load() {
-                Ok(program) => Program::Loaded(Box::new(program)),
-                Err(why) => {
-                    tracing::warn!("{why}: all packets go to the workers");
-                    Program::Refused(why.to_string())
-                }
-            };
-        }
-        let refused = self.give(&asked).err();
+        let refused = self.make_room().and_then(|()| self.give(&asked)).err();
         if let Some(why) = &refused {
             tracing::warn!("{why}: all packets go to the workers");
             self.take_off_all();
         }
         self.say(&asked, refused.as_ref());
+    }
+
+    /// Loads the program if it is not, with maps that have room for the tables in force. A program whose maps are too small is
+    /// taken off all ports and loaded anew.
+    fn make_room(&mut self) -> Result<(), XskError> {
+        let snapshot = self.tables.current();
+        let sizes = Sizes::of(&snapshot.tables.offload().forwarding, self.numbers.len());
+        match &self.in_front.program {
+            Program::NotAsked => {
+                self.in_front.program = match XdpOffload::load(&sizes) {
+                    Ok(program) => Program::Loaded(Box::new(program)),
+                    Err(why) => {
+                        tracing::warn!("{why}: all packets go to the workers");
+                        Program::Refused(why.to_string())
+                    }
+                };
+            }
+            Program::Loaded(program) if !program.has_room_for(&sizes) => self.take_off_all(),
+            _ => {}
+        }
+        match &mut self.in_front.program {
+            Program::Loaded(program) if !program.has_room_for(&sizes) => program.grow(&sizes),
+            _ => Ok(()),
+        }
     }
 
     /// Devices whose ports ask for it.

@@ -43,14 +43,18 @@ static ALWAYS_INLINE const struct way *look_up_in_block(__u32 set, struct addres
 {
 	const struct block *block;
 	const struct way *way;
+	const __u32 *page;
 	__u32 i;
 
 #pragma unroll
 	for (i = 0; i < BLOCKS; i++) {
-		block = ROW(blocks, BLOCKS, set, i);
+		block = ROW(blocks, set, i);
 		if (!block || !block->is_used || block->prefix != to.high >> 32)
 			continue;
-		way = ROW(usids, BLOCKS * USIDS, set, i * USIDS + (to.high >> 16 & 0xffff));
+		page = ROW(usid_pages, set, i * USID_PAGES + (to.high >> 24 & 0xff));
+		if (!page)
+			return 0;
+		way = ROW(usids, set, *page * USIDS_PER_PAGE + (to.high >> 16 & 0xff));
 		if (!way || way->flags & WAY_IN_TRIE)
 			return 0;
 		return way->flags & WAY_HERE ? way : &block->way;
@@ -111,7 +115,7 @@ static ALWAYS_INLINE int lists_source_v4(__u32 set, __u32 owner, const struct ip
 static ALWAYS_INLINE __u32 choose_for_transit(__u32 set, const struct node *node, const struct ipv6 *ip,
 					      const void *end, struct address to, __u32 number)
 {
-	const struct group *group = ROW(groups, GROUPS, set, number);
+	const struct group *group = ROW(groups, set, number);
 	const __be32 *ports = (const void *)(ip + 1);
 
 	if (!group || !group->count)
@@ -247,7 +251,7 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 	if (port->flags & GUARDS_SIDS && (is_sid || way->flags & WAY_IN_SID_SPACE || may_name_segments(ip)))
 		return XDP_PASS;
 	if (is_sid) {
-		sid = ROW(sids, SIDS, set, index_of(way));
+		sid = ROW(sids, set, index_of(way));
 		if (!sid || (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
 			return XDP_PASS;
 		if (sid->kind == SID_DECAPSULATE && port->flags & DELIVERS)
@@ -293,8 +297,8 @@ static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 	if (!current_set || (const void *)(eth + 1) + IPV6_LEN > end)
 		return XDP_PASS;
 	set = *current_set & 1;
-	port = ROW(ports, PORTS, set, in);
-	of_all = ROW(node, 1, set, 0);
+	port = ROW(ports, set, in);
+	of_all = ROW(node, set, 0);
 	if (!port || !of_all || !is_for(port, eth, len))
 		return XDP_PASS;
 	if (eth->type == htons(ETH_P_IPV6))

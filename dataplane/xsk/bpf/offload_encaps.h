@@ -48,12 +48,12 @@ static ALWAYS_INLINE int encapsulate(struct xdp_md *ctx, __u32 set, __u32 in, co
 	struct eth *eth;
 	void *behind, *end;
 
-	number = choose(&steer_members, &steer_patterns, set, ROW(steers, STEERS, set, steer), inner->flow,
+	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
-	path = ROW(paths, PATHS, set, number);
+	path = ROW(paths, set, number);
 	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu)
 		return XDP_PASS;
-	number = choose(&group_members, &group_patterns, set, ROW(groups, GROUPS, set, path->group), inner->flow,
+	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
 	hop = leave_by(set, number, len, &out);
 	if (!hop)

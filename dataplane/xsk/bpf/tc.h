@@ -112,17 +112,17 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	const struct hop *hop;
 	struct head head = {};
 
-	number = choose(&steer_members, &steer_patterns, set, ROW(steers, STEERS, set, steer), inner->flow,
+	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
-	path = ROW(paths, PATHS, set, number);
+	path = ROW(paths, set, number);
 	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu || inner->len > 0xffff)
 		return TC_PASS;
-	number = choose(&group_members, &group_patterns, set, ROW(groups, GROUPS, set, path->group), inner->flow,
+	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
-	hop = ROW(hops, HOPS, set, number);
+	hop = ROW(hops, set, number);
 	if (!hop || len > hop->mtu)
 		return TC_PASS;
-	device = ROW(devices, DEVICES, set, hop->port);
+	device = ROW(devices, set, hop->port);
 	if (!device)
 		return TC_PASS;
 	number = device->number;
@@ -222,8 +222,8 @@ int srv6d_local(struct __sk_buff *skb)
 	if (!number || !current_set || skb->vlan_present)
 		return TC_PASS;
 	set = *current_set & 1;
-	port = ROW(ports, PORTS, set, *number);
-	of_all = ROW(node, 1, set, 0);
+	port = ROW(ports, set, *number);
+	of_all = ROW(node, set, 0);
 	if (!port || !of_all)
 		return TC_PASS;
 	/* A shorter frame is in one piece, or is the worker's. */

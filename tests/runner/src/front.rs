@@ -10,7 +10,7 @@ use srv6d_srv6::model::HostPort;
 use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
 use srv6d_xsk::test_run::{Arrival, once};
-use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, XdpOffload};
+use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, Sizes, XdpOffload};
 
 use srv6d_netns as netns;
 
@@ -85,7 +85,7 @@ impl Front {
     /// # Errors
     /// If the kernel does not accept the program.
     pub fn load(interfaces: Rc<Interfaces>) -> Result<Self, String> {
-        let mut program = XdpOffload::load().map_err(|why| why.to_string())?;
+        let mut program = XdpOffload::load(&Sizes::largest()).map_err(|why| why.to_string())?;
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
             program.add_port(port, name).map_err(|why| why.to_string())?;
         }

@@ -14,7 +14,7 @@ use zerocopy::transmute;
 /// Bytes of a key behind its length.
 type KeyBytes = [u8; size_of::<KeyRow>() - size_of::<u32>()];
 
-type CountBytes = [u8; size_of::<CountRow>()];
+pub(super) type CountBytes = [u8; size_of::<CountRow>()];
 
 /// A row that maps hold.
 pub(super) trait Row: Copy + Default + PartialEq {
@@ -38,7 +38,7 @@ macro_rules! rows {
 
 rows!(NodeRow, PortRow, BlockRow, WayRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
 
-/// A table of two generations.
+/// A table of two generations, whose rows stand in turn.
 pub(super) struct Table<R: Row> {
     map: Array<MapData, R::Bytes>,
     /// Rows of one generation.
@@ -58,7 +58,7 @@ impl<R: Row> Table<R> {
     }
 
     pub(super) fn set(&mut self, set: usize, number: u32, row: R) -> Result<(), MapError> {
-        self.map.set(u32::from(set == 1) * self.rows + number, row.bytes(), 0)
+        self.map.set(2 * number + u32::from(set == 1), row.bytes(), 0)
     }
 }
 
@@ -100,6 +100,7 @@ pub(super) struct Maps {
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
     pub(super) blocks: Table<BlockRow>,
+    pub(super) usid_pages: Table<u32>,
     pub(super) usids: Table<WayRow>,
     pub(super) ways: LpmTrie<MapData, KeyBytes, <WayRow as Row>::Bytes>,
     pub(super) sources: LpmTrie<MapData, KeyBytes, u32>,
@@ -132,6 +133,7 @@ impl Maps {
             node: Table::take(ebpf, "node")?,
             ports: Table::take(ebpf, "ports")?,
             blocks: Table::take(ebpf, "blocks")?,
+            usid_pages: Table::take(ebpf, "usid_pages")?,
             usids: Table::take(ebpf, "usids")?,
             ways: ebpf.take_map("ways")?.try_into().ok()?,
             sources: ebpf.take_map("sources")?.try_into().ok()?,
