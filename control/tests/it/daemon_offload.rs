@@ -10,6 +10,7 @@
 mod edge;
 mod emulated;
 mod engines;
+mod far_end;
 mod memory;
 use crate::support;
 
