@@ -1,4 +1,4 @@
-//! Plain shifts and encapsulations in the XDP program, in front of the workers, on the ports that ask for it.
+//! Plain packets in the XDP program, in front of the workers, on the ports that ask for it.
 //!
 //! The program gets an extract of the very tables that the workers have, with every generation and whenever a port
 //! comes or goes. Whatever goes wrong here is no error of the dataplane: packets then go to the workers, as on a port
@@ -351,6 +351,7 @@ impl Dataplane {
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
+        not_taken.extend(not_whole(offload));
         not_taken.extend(without_room(&offload.forwarding));
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
@@ -389,6 +390,14 @@ impl Dataplane {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
     }
+}
+
+/// Returns that some packets are not forwarded, because the tables are too large to be given to the program as a whole.
+fn not_whole(offload: &Offload) -> Option<String> {
+    let all = offload.forwarding.ports.values().all(|port| offload.whole.contains(&port.table));
+    (!all).then(|| {
+        format!("workers forward what is not steered: the tables have more than {} prefixes", offload::MOST_WHOLE)
+    })
 }
 
 /// Returns what has a number that is too high for the program's maps or its counters, in words.

@@ -1,8 +1,8 @@
-//! The fast path of shifts and encapsulations, for a program that forwards them in front of the workers.
+//! The fast path for a program that forwards plain packets in front of the workers.
 //!
 //! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks and paths of one segment, and with the tc engine decapsulation for this node. It hands everything else to the
-//! worker.
+//! blocks, paths of one segment, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
+//! everything else to the worker.
 
 mod scope;
 
@@ -15,8 +15,8 @@ use srv6d_fib::{
 
 use crate::fast::port_row;
 use crate::model::{Desired, PortId, Role};
-use crate::tables::{MAIN, PortEntry, Tables, Target};
-pub use scope::MOST;
+use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
+pub use scope::{MOST, MOST_WHOLE};
 pub(crate) use scope::{Met, Scope, is_met};
 
 /// What may be forwarded in front of the workers.
@@ -26,6 +26,8 @@ pub struct Offload {
     pub forwarding: Forwarding,
     /// Ports that were asked for, and why their packets may not.
     pub refused: BTreeMap<PortId, &'static str>,
+    /// Tables that the rows have as a whole, so that plain transit in them is forwarded.
+    pub whole: BTreeSet<VrfIndex>,
     /// There are more than [`MOST`] prefixes: those in steered ones are left out.
     pub too_many: bool,
 }
@@ -61,6 +63,7 @@ impl Offload {
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
         offload.too_many = met.too_many;
+        offload.whole.clone_from(&met.whole);
         let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
         let mut extract = Extract { tables, rows };
         for target in targets {

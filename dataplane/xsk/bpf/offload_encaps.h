@@ -16,15 +16,6 @@ struct inner {
 	__u8 protocol;
 };
 
-/* Decrements the TTL and corrects the checksum (RFC 1624). The TTL is the upper half of its 16-bit word. */
-static ALWAYS_INLINE void spend_hop_v4(struct ipv4 *ip)
-{
-	__u32 sum = (__u16)~ntohs(ip->checksum) + (__u16)~0x0100;
-
-	ip->ttl -= 1;
-	ip->checksum = htons((__u16)~((sum & 0xffff) + (sum >> 16)));
-}
-
 static ALWAYS_INLINE void write_outer(struct outer *outer, const struct path *path, const struct inner *inner)
 {
 	__u32 label = inner->flow >> 44; /* never 0: RFC 6437 section 3 */
@@ -110,11 +101,9 @@ static ALWAYS_INLINE int encapsulate_v4(struct xdp_md *ctx, __u32 set, __u32 in,
 {
 	struct inner inner = { .len = ntohs(ip->total_len), .class = ip->tos, .protocol = IPPROTO_IPIP };
 	const void *end = (const void *)(long)ctx->data_end;
-	__u64 rest = ip->protocol;
+	__u64 rest;
 
-	/* Only the first fragment has ports, so for all fragments the flow is chosen without them. */
-	if (!(ip->fragment & htons(0x3fff)) &&
-	    !read_upper(ip->protocol, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
 		return XDP_PASS;
 	inner.flow = hash_v4(ip, rest);
 	return encapsulate(ctx, set, in, node, steer, &inner);

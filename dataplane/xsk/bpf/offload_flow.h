@@ -87,6 +87,14 @@ static ALWAYS_INLINE int read_upper(__u8 protocol, const __be32 *transport, cons
 	return 1;
 }
 
+/* Likewise, for IPv4. Only the first fragment has ports, so for all fragments the flow is chosen without them. */
+static ALWAYS_INLINE int read_upper_v4(const struct ipv4 *ip, const void *end, int with_qp, __u64 *rest)
+{
+	*rest = ip->protocol;
+	return ip->fragment & htons(0x3fff) ||
+	       read_upper(ip->protocol, (const void *)(ip + 1), end, with_qp, rest);
+}
+
 /* Returns the member of a group of several that a flow takes at a node with this seed. */
 static ALWAYS_INLINE __u32 pick(void *members, void *patterns, __u32 set, const struct group *group, __u64 flow,
 				const __u64 *seed)

@@ -196,12 +196,9 @@ static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, con
 		return TC_PASS;
 	inner.len = ntohs(ip->total_len);
 	inner.class = ip->tos;
-	rest = ip->protocol;
 	if (!cut_of(skb, inner.len, IPV4_LEN, ip->protocol, (const void *)(ip + 1), end, &cut))
 		return TC_PASS;
-	/* Only the first fragment has ports, so for all fragments the flow is chosen without them. */
-	if (!(ip->fragment & htons(0x3fff)) &&
-	    !read_upper(ip->protocol, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
 		return TC_PASS;
 	inner.flow = hash_v4(ip, rest);
 	copy = *ip;

@@ -1,8 +1,7 @@
-//! Forwards plain uSID shifts and encapsulations in the XDP program itself (`bpf/offload.c`), for ports whose sockets
-//! copy every packet.
+//! Forwards plain packets in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every packet.
 //!
 //! ```text
-//!   port ─► offload.c ─┬─ a plain shift or encapsulation: written, counted ──► another port, by devmap
+//!   port ─► offload.c ─┬─ plain, for another port: written, counted ──► that port, by devmap
 //!                      ├─ for this node: decapsulated, counted, marked ──► GRO ─► tc.h: the kernel's end of the own veth
 //!                      └─ anything else: tail call ─► claim.c ─► socket or kernel, as ever
 //! ```
