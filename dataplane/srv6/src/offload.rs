@@ -1,7 +1,7 @@
 //! The fast path for a program that forwards plain packets in front of the workers.
 //!
 //! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks, paths of one segment, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
+//! blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
 //! everything else to the worker.
 
 mod scope;
@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use srv6d_fib::{
-    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PatternRow, PortRow, Prefixes, SidKind, TABLES,
+    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefixes, SidKind,
+    SrhRow, TABLES,
 };
 
 use crate::fast::port_row;
@@ -163,9 +164,18 @@ impl Extract<'_> {
                 && self.rows.paths.insert(path, row).is_none()
                 && row.kind != PathKind::Slow
             {
+                self.rows.srhs.extend(self.srh(&row).map(|srh| (path, srh)));
                 self.add_group(row.group);
             }
         }
+    }
+
+    /// Returns the SRH of a path, if the program can write it.
+    fn srh(&self, path: &PathRow) -> Option<SrhRow> {
+        let srh = self.tables.fast.srh(path)?;
+        let mut row = SrhRow::default();
+        row.bytes.as_flattened_mut().get_mut(..srh.len()).filter(|_| !srh.is_empty())?.copy_from_slice(srh);
+        Some(row)
     }
 
     /// Adds next hops that can be sent to. What goes to any other, the worker holds or refuses.

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * What a worker does with plain packets, without a worker, for ports whose AF_XDP sockets copy every packet (FORWARDS):
- * uN and uA shifts (RFC 9800 section 4.1, NEXT-CSID), encapsulations in one segment (RFC 8986 section 5.2,
- * H.Encaps.Red), decapsulations (uDT4, uDT6, uDT46) and transit. For ports of a node whose tc engine is on (DELIVERS),
+ * uN and uA shifts (RFC 9800 section 4.1, NEXT-CSID), encapsulations in up to three segments (RFC 8986
+ * section 5), decapsulations (uDT4, uDT6, uDT46) and transit. For ports of a node whose tc engine is on (DELIVERS),
  * decapsulations for this node.
  *
  *   frame -> plain? -> look up -+- a SID that shifts: shift, uN: look up again ---------+-> next hop ready, fits? -> write
  *              |          |     +- a SID that decapsulates: look up what is inside -----+         |                    |
  *              |          |     |         +- for this node: offload_decaps.h -> kernel  |         |                    |
- *              |          |     +- steered: a path of one segment ----------------------+         |                    |
+ *              |          |     +- steered: a path of up to three segments -------------+         |                    |
  *              |          |     +- a route or a neighbour ------------------------------+         |                    |
  *              |          | anything else                                                         | no                 v
  *              +----------+-----------------------------------------------------------------------+     the other port

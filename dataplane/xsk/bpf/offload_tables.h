@@ -69,6 +69,7 @@ TABLE(steers, struct group, STEERS);
 TABLE(steer_members, __u32, MEMBERS);
 TABLE(steer_patterns, struct pattern, PATTERNS);
 TABLE(paths, struct path, PATHS);
+TABLE(srhs, struct srh, PATHS); /* by the index of the path */
 TABLE(groups, struct group, GROUPS);
 TABLE(group_members, __u32, MEMBERS);
 TABLE(group_patterns, struct pattern, PATTERNS);

@@ -136,7 +136,7 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 
 	__builtin_memcpy(head.eth.addresses, hop->ethernet, sizeof(head.eth.addresses));
 	head.eth.type = htons(ETH_P_IPV6);
-	write_outer(&head.outer, path, inner);
+	write_outer(&head.outer, path, inner, 0);
 	if (bpf_skb_store_bytes(skb, 0, &head.eth, sizeof(head) - sizeof(head.unused), 0))
 		return TC_DROP;
 	if (node->flags & DECREMENTS_LOCAL && spend_hop(skb, v4, hop_limit, inner->protocol))

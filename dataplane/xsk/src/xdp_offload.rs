@@ -46,8 +46,8 @@ use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
     BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow, KeyRow,
-    MAIN_TABLE, NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow, TABLES,
-    TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
+    MAIN_TABLE, NO_TARGET, NodeRow, PathRow, PatternRow, PortRow, Prefix, SIDS, SOURCES, SidKind, SidRow, SrhRow,
+    TABLES, TARGET_INDEX_BITS, TARGET_SID, WAY_HERE, WAYS, WayRow, key_owner,
 };
 
 use crate::XskError;
@@ -111,6 +111,7 @@ struct Written {
     steer_members: BTreeMap<u32, u32>,
     steer_patterns: BTreeMap<u32, PatternRow>,
     paths: BTreeMap<u32, PathRow>,
+    srhs: BTreeMap<u32, SrhRow>,
     groups: BTreeMap<u32, GroupRow>,
     group_members: BTreeMap<u32, u32>,
     group_patterns: BTreeMap<u32, PatternRow>,
@@ -307,8 +308,9 @@ impl XdpOffload {
         write_rows(steers, set, &mut now.steers, some(&wanted.steers, |_| true))?;
         write_rows(steer_members, set, &mut now.steer_members, some(&wanted.steer_members, |_| true))?;
         write_rows(steer_patterns, set, &mut now.steer_patterns, some(&wanted.steer_patterns, |_| true))?;
-        let Maps { paths, groups, group_members, group_patterns, hops, devices, .. } = &mut self.maps;
+        let Maps { paths, srhs, groups, group_members, group_patterns, hops, devices, .. } = &mut self.maps;
         write_rows(paths, set, &mut now.paths, some(&wanted.paths, |path| path.slot < COUNTED_PATHS))?;
+        write_rows(srhs, set, &mut now.srhs, some(&wanted.srhs, |_| true))?;
         write_rows(groups, set, &mut now.groups, some(&wanted.groups, |_| true))?;
         write_rows(group_members, set, &mut now.group_members, some(&wanted.group_members, |_| true))?;
         write_rows(group_patterns, set, &mut now.group_patterns, some(&wanted.group_patterns, |_| true))?;

@@ -7,7 +7,7 @@ use aya::maps::{
 };
 use srv6d_fib::{
     BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KernelEndRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow,
-    SidRow, WayRow,
+    SidRow, SrhRow, WayRow,
 };
 use zerocopy::transmute;
 
@@ -36,7 +36,7 @@ macro_rules! rows {
     };
 }
 
-rows!(NodeRow, PortRow, BlockRow, WayRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
+rows!(NodeRow, PortRow, BlockRow, WayRow, SidRow, GroupRow, PatternRow, PathRow, SrhRow, HopRow, DeviceRow, u32);
 
 /// A table of two generations, whose rows stand in turn.
 pub(super) struct Table<R: Row> {
@@ -109,6 +109,7 @@ pub(super) struct Maps {
     pub(super) steer_members: Table<u32>,
     pub(super) steer_patterns: Table<PatternRow>,
     pub(super) paths: Table<PathRow>,
+    pub(super) srhs: Table<SrhRow>,
     pub(super) groups: Table<GroupRow>,
     pub(super) group_members: Table<u32>,
     pub(super) group_patterns: Table<PatternRow>,
@@ -142,6 +143,7 @@ impl Maps {
             steer_members: Table::take(ebpf, "steer_members")?,
             steer_patterns: Table::take(ebpf, "steer_patterns")?,
             paths: Table::take(ebpf, "paths")?,
+            srhs: Table::take(ebpf, "srhs")?,
             groups: Table::take(ebpf, "groups")?,
             group_members: Table::take(ebpf, "group_members")?,
             group_patterns: Table::take(ebpf, "group_patterns")?,

@@ -10,7 +10,7 @@ use srv6d_fib::{
 use super::index;
 
 /// Maps that grow, each with the fewest and the most rows that it has. The fewest suffice for a node of a lab.
-const MAPS: [(&str, u32, u32); 17] = [
+const MAPS: [(&str, u32, u32); 18] = [
     ("ports", 16, PORTS),
     ("usids", 8 * USIDS_PER_PAGE, USIDS),
     ("sids", 64, SIDS),
@@ -18,6 +18,7 @@ const MAPS: [(&str, u32, u32); 17] = [
     ("steer_members", 256, MEMBERS),
     ("steer_patterns", 4, PATTERNS),
     ("paths", 256, PATHS),
+    ("srhs", 16, PATHS),
     ("groups", 256, GROUPS),
     ("group_members", 256, MEMBERS),
     ("group_patterns", 4, PATTERNS),
@@ -73,7 +74,7 @@ impl Sizes {
 /// Returns the number of rows that these tables need, above the limits too.
 fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32> {
     let behind = |last: Option<u32>| last.map_or(0, |last| last.saturating_add(1));
-    let Forwarding { sids, steers, steer_members, steer_patterns, paths, .. } = forwarding;
+    let Forwarding { sids, steers, steer_members, steer_patterns, paths, srhs, .. } = forwarding;
     let Forwarding { groups, group_members, group_patterns, hops, tables, .. } = forwarding;
     let in_main = tables.get(&MAIN_TABLE).map(|[v6, _]| v6).into_iter().flatten();
     let shifts = in_main.clone().filter(|(_, target)| super::is_shift(forwarding, **target));
@@ -88,6 +89,7 @@ fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32
         ("steer_members", behind(last(steer_members))),
         ("steer_patterns", behind(last(steer_patterns))),
         ("paths", behind(last(paths))),
+        ("srhs", behind(last(srhs))),
         ("groups", behind(last(groups))),
         ("group_members", behind(last(group_members))),
         ("group_patterns", behind(last(group_patterns))),
