@@ -1,4 +1,4 @@
-//! Tests of `offload = "xdp"`: plain shifts and encapsulations bypass the workers, are counted nevertheless, and follow
+//! Tests of `offload = "xdp"`: plain packets bypass the workers, are counted nevertheless, and follow
 //! every change at once.
 //!
 //! ```text
