@@ -315,7 +315,7 @@ impl Dataplane {
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
-            let (name, _, number) = device(index).filter(|(name, ..)| !self.is_emulated(name))?;
+            let (name, _, number) = device(index).filter(|(name, ..)| self.why_workers_send(name).is_none())?;
             Some((number, redirect.get(name).copied().flatten().unwrap_or_default()))
         };
         offload_wiring(&offload.forwarding, from, to)
@@ -379,8 +379,8 @@ impl Dataplane {
 
     /// Returns which packets that leave through a port are left to its worker, and why.
     fn not_taken(&self, name: &str) -> Option<String> {
-        if self.is_emulated(name) {
-            return Some(format!("what leaves through {name} goes through the worker: the port is emulated"));
+        if let Some(why) = self.why_workers_send(name) {
+            return Some(format!("what leaves through {name} goes through the worker: {why}"));
         }
         Some(not_taken(name, self.redirect(name)?))
     }
