@@ -184,12 +184,15 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
     assert!(built.tables.next_hops().all(|next_hop| known.contains(&next_hop)));
 }
 
+/// A path with its SRH and its next hops.
+type PathTo = (PathRow, Option<SrhRow>, Vec<Option<HopRow>>);
+
 /// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
 /// tables that were built.
 #[derive(Debug, PartialEq)]
 enum LedTo {
     Sid(Option<SidRow>, Vec<Option<HopRow>>),
-    Paths(Vec<Option<(PathRow, Option<SrhRow>, Vec<Option<HopRow>>)>>),
+    Paths(Vec<Option<PathTo>>),
     Hops(Vec<Option<HopRow>>),
     Other(u32),
 }
