@@ -163,7 +163,9 @@ impl Seen {
             (false, true) => Some(&mut self.shifted),
             (false, false) => self.routed.get_mut(family),
         };
-        count.into_iter().for_each(|count| *count += 1);
+        if let Some(count) = count {
+            *count += 1;
+        }
     }
 }
 
