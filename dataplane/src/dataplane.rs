@@ -523,6 +523,17 @@ impl Dataplane {
         ports.map(device_name).any(|device| device == name)
     }
 
+    /// Returns why the workers send everything that leaves through a device. `None`: XDP programs may send, too.
+    fn why_workers_send(&self, name: &str) -> Option<&'static str> {
+        if self.is_emulated(name) {
+            return Some("the port is emulated");
+        }
+        let desired = self.tables.desired();
+        let rates = desired.balance.settings.rates.keys().filter(|_| desired.balance.settings.needs_samples());
+        let mut ports = rates.filter_map(|port| desired.ports.get(usize::from(port.0)));
+        ports.any(|port| device_name(port) == name).then_some("a policy of [[balance]] judges its load")
+    }
+
     /// Returns the next hops that packets wait for, each once, and forgets them.
     pub fn wanted_neighbors(&self) -> Vec<(PortId, IpAddr)> {
         let _ = self.event.read(); // EAGAIN: nobody rang

@@ -192,7 +192,8 @@ impl Dut {
             Work::Encapsulate => String::new(),
             _ => route("2001:db8:b::/64", egress),
         };
-        let offload = if self.forwarder == Forwarder::Srv6dOffload { "offload = \"xdp\"\n" } else { "" };
+        let offload =
+            if self.forwarder == Forwarder::Srv6dOffload { "offload = \"xdp\"\n" } else { "offload = \"off\"\n" };
         format!(
             "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n\
              [workers]\ncores = {workers:?}\npolling = \"busy\"\nframes = {FRAMES}\nring = {RING}\n\

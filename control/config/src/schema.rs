@@ -266,7 +266,7 @@ pub struct Port {
     pub allowed_carriers: Vec<Spanned<Ipv6Net>>,
     /// Checksums of packets that arrive, default `complete`.
     pub checksum: Optional<Checksum>,
-    /// Offload to an XDP program, default `off`.
+    /// Offload to an XDP program, default `auto`.
     pub offload: Optional<PortOffload>,
     /// The link that the port is made to be; default: none.
     pub emulate: Option<Emulate>,
@@ -281,7 +281,7 @@ crate::keywords! {
     PortOffload {
         /// The program forwards nothing, and workers forward all packets.
         Off = "off",
-        /// The program forwards plain shifts and encapsulations.
+        /// The program forwards plain packets.
         Xdp = "xdp",
         /// The program does so on a port where workers receive copies of packets.
         Auto = "auto",

@@ -238,8 +238,10 @@ impl Lab {
         netns::enter(&netns, || {
             for port in self.topology.ports(&node.name) {
                 // A veth passes packets on with unfinished TCP and UDP checksums, and a receiver on AF_XDP would
-                // forward them in this state. With `tx off` the sender finishes them.
-                netns::run(netns::tool("ethtool").args(["-K", &port.own.port, "tx", "off", "txvlan", "off"]))?;
+                // forward them in this state. With `tx off` the sender finishes them. With `gro on` an end without an
+                // XDP program takes what that of its neighbour sends.
+                let settings = ["tx", "off", "txvlan", "off", "gro", "on"];
+                netns::run(netns::tool("ethtool").args(["-K", &port.own.port]).args(settings))?;
             }
             Ok(())
         })

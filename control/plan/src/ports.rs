@@ -401,7 +401,7 @@ pub(super) fn auto_offload(config: &Config) -> BTreeSet<PortId> {
 
 fn with_offload(config: &Config, is_wanted: impl Fn(PortOffload) -> bool) -> BTreeSet<PortId> {
     let ports = config.ports.iter().enumerate();
-    let wanted = ports.filter(|(_, port)| is_wanted(or(&port.get_ref().offload, PortOffload::Off)));
+    let wanted = ports.filter(|(_, port)| is_wanted(or(&port.get_ref().offload, PortOffload::Auto)));
     wanted.filter_map(|(index, _)| port_id(index)).collect()
 }
 

@@ -55,7 +55,7 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
         frames: plan.workers.frames.into(),
         umem_bytes: u64::from(plan.workers.frames) * CHUNK_BYTES * packet_memories(plan),
         filled: filled(config),
-        offloads: !plan.desired.offload.is_empty(),
+        offloads: plan.desired.offload.difference(&plan.desired.auto_offload).any(|_| true),
         tc: match running.tc {
             TcEngine::NotAsked if plan.host.engine == HostEngine::Tc => TcEngine::Planned,
             tc => tc,

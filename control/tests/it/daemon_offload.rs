@@ -1,4 +1,4 @@
-//! Tests of `offload = "xdp"`: plain shifts and encapsulations bypass the workers, are counted nevertheless, and follow
+//! Tests of `offload = "xdp"`: plain packets bypass the workers, are counted nevertheless, and follow
 //! every change at once.
 //!
 //! ```text
@@ -10,6 +10,8 @@
 mod edge;
 mod emulated;
 mod engines;
+mod far_end;
+mod memory;
 use crate::support;
 
 use std::fs;
@@ -135,6 +137,45 @@ fn shifts_pass_the_workers_and_every_counter_knows_of_them() {
     rig.inside("b", "ping -6 -c 3 -i 0.1 -w 20 2001:db8:a::2");
     assert!(rig.counter("rx") - rig.counter("offloaded") >= workers + 3);
     rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn transit_and_what_a_sid_decapsulates_pass_the_workers_too() {
+    const PLAIN: [&str; 2] = ["2001:db8:b::3", "192.0.2.2"];
+    const INSIDE: &str = "2001:db8:b::4";
+    let mut rig = rig();
+    for (node, address) in [("a", "198.51.100.2/24"), ("b", "192.0.2.2/24")] {
+        rig.inside(node, &format!("ip addr add {address} dev wire"));
+    }
+    for (device, address) in [("eth1", "198.51.100.1/24"), ("eth2", "192.0.2.1/24")] {
+        rig.inside("router", &format!("ip addr add {address} dev {device}"));
+    }
+    rig.inside("a", "ip route add 192.0.2.0/24 via 198.51.100.1");
+    rig.inside("b", "ip route add 198.51.100.0/24 via 192.0.2.1");
+    for address in [PLAIN[0], INSIDE] {
+        rig.inside("b", &format!("ip addr add {address}/64 dev wire nodad"));
+    }
+    rig.inside(
+        "a",
+        &format!("ip -6 route add {INSIDE} encap seg6 mode encap.red segs fcbb:0:d6:: via 2001:db8:a::1 dev wire"),
+    );
+    rig.ready(&(config() + "[[sid]]\nsid = \"fcbb:0:d6::/48\"\nbehavior = \"uDT6\"\n"));
+    for address in [PLAIN[0], PLAIN[1], INSIDE] {
+        rig.inside("a", &format!("ping -c 1 -w 20 {address}"));
+    }
+    for address in [PLAIN[0], PLAIN[1], INSIDE] {
+        let counted = |rig: &Rig| [rig.counter("offloaded"), rig.port_counter("eth2", "tx_packets")];
+        let before = counted(&rig);
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        let receiver = rig.receiver("b", "udp", &format!("{host}:7088"));
+        let sender = rig.traffic("a", &format!("udp-send {host}:7088 2000 1 200 --window {WINDOW}"));
+        assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+        let (sent, wrong) = judge(&report(&receiver.wait_with_output().unwrap().stdout));
+        let grown: Vec<u64> = before.iter().zip(counted(&rig)).map(|(before, now)| now - before).collect();
+        assert!(wrong == 0 && grown.iter().all(|&packets| packets >= sent), "{address}: {wrong} of {sent}, {grown:?}");
+        rig.check_balance();
+    }
 }
 
 #[test]
@@ -323,9 +364,10 @@ fn counters_of_paths_that_are_gone_are_used_again() {
         assert!(rig.ask("node", "reload").status.success());
     }
     assert_eq!(offload(&rig, "eth1"), (true, String::new()));
-    let before = rig.counter("offloaded");
+    // Answers come in through the other port.
+    let before = rig.port_counter("eth1", "offloaded");
     let (sent, wrong) = send_to(&rig, ("a", "b"), STEERED);
-    let offloaded = rig.counter("offloaded") - before;
+    let offloaded = rig.port_counter("eth1", "offloaded") - before;
     assert!(wrong == 0 && offloaded >= sent, "{wrong} of {sent} lost, {offloaded} offloaded");
     let packets = |row: &serde_json::Value| row.get("packets").and_then(serde_json::Value::as_u64).unwrap();
     let paths = rig.show("paths");

@@ -221,9 +221,9 @@ fn demonstration() {
         let counted = lost(&pair[1]).saturating_sub(rings(&pair[1]));
         assert!(counted * 5 <= sent(&pair[1]), "the return of a spine costs nothing: {shown}");
     }
-    // Nothing reports that a frozen spine is gone, so packets to it are lost until the hold time is over, but no
-    // others.
+    // Nothing reports that a frozen spine is gone until the hold time is over. Its XDP programs forward meanwhile; workers
+    // would lose a quarter of all packets.
     let frozen = &table[5];
-    assert!(lost(frozen) > 100 && lost(frozen) < sent(frozen) / 2, "a third of the traffic for a while: {shown}");
+    assert!(lost(frozen) * 10 <= sent(frozen), "the programs of a frozen spine forward: {shown}");
     assert!(lab.namespaces().is_empty());
 }

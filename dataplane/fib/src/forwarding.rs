@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{GroupRow, HopRow, NodeRow, PathRow, PatternRow, PortRow, SidRow};
+use crate::{GroupRow, HopRow, NodeRow, PathRow, PatternRow, PortRow, SidRow, SrhRow};
 
 /// Network (host bits zero, an IPv4 one in the upper 32 bits) and length.
 pub type Prefix = (u128, u8);
@@ -43,6 +43,8 @@ pub struct Forwarding {
     pub steer_patterns: BTreeMap<u32, PatternRow>,
     /// Paths.
     pub paths: BTreeMap<u32, PathRow>,
+    /// SRHs of these, of those that have one of up to two segments.
+    pub srhs: BTreeMap<u32, SrhRow>,
     /// Groups of next hops.
     pub groups: BTreeMap<u32, GroupRow>,
     /// List of the members of these.

@@ -1,4 +1,4 @@
-//! Sizes of the maps of the XDP program. A packet that needs a row with a higher index is left to the workers.
+//! The most that the maps of the XDP program may hold. A packet that needs a row with a higher index is left to the workers.
 
 use crate::declare::constants;
 
@@ -33,8 +33,12 @@ constants! {
     pub const SOURCES: u32 = 16_384;
     /// Locator blocks that have an index of their uSIDs.
     pub const BLOCKS: u32 = 2;
-    /// uSIDs behind a block.
-    pub const USIDS: u32 = 65_536;
+    /// Pages of the index of a block, by the upper 8 bits of a uSID.
+    pub const USID_PAGES: u32 = 256;
+    /// uSIDs of a page, by the lower 8 bits.
+    pub const USIDS_PER_PAGE: u32 = 256;
+    /// uSIDs of all pages. Page 0 is empty: it is that of all uSIDs without a way of their own.
+    pub const USIDS: u32 = (BLOCKS * USID_PAGES + 1) * USIDS_PER_PAGE;
 }
 
 pub(crate) fn declarations() -> String {

@@ -48,6 +48,11 @@ constants! {
     /// Flag of a next hop: it stands for several, of which the flow takes one.
     pub const BY_FLOW: u16 = 1;
 
+    /// Length of an SRH with one segment, in units of eight bytes.
+    pub const ONE_SEGMENT: u8 = 3;
+    /// Length of an SRH with two segments, in units of eight bytes. Longer ones are written by the worker alone.
+    pub const TWO_SEGMENTS: u8 = 5;
+
     /// Bits of a hash that pick a slot of a group.
     pub const SLOT_BITS: u32 = 10;
 
@@ -171,7 +176,7 @@ rows! {
         pub slot: u32,
         /// The group of next hops.
         pub group: u32,
-        /// Where its SRH begins in the list of SRHs.
+        /// Where its SRH begins in the worker's list of SRHs.
         pub srh: u32,
         /// Largest outer packet in bytes.
         pub mtu: u16,
@@ -179,6 +184,12 @@ rows! {
         pub srh_units: u8,
         /// What is put in front.
         pub kind: PathKind,
+    }
+
+    /// The SRH of a path, for the XDP program alone. The rest is zero.
+    pub struct SrhRow(srh, 40 bytes) {
+        /// As it stands in the packet, but for the next header.
+        pub bytes: [[u8; 8]; 5],
     }
 
     /// A next hop that packets can be sent to, untagged.

@@ -102,6 +102,7 @@ impl Dataplane {
         };
         if kind != Kind::OwnVeth {
             chosen.reasons.extend(unseen_tags(device, &program));
+            keep_napi(device, &program);
         }
         if queues as usize > workers {
             let others = format!("queues {workers} to {}", queues - 1);
@@ -280,6 +281,19 @@ fn unseen_tags(device: &str, program: &Program) -> Option<String> {
     );
     tracing::warn!("{device}: {what}");
     Some(what)
+}
+
+/// Turns generic receive offload of a veth on. A veth takes what an XDP program redirects into its other end only while it
+/// has NAPI, by a native XDP program of its own or by this offload. So what comes from an XDP program at the other end is
+/// not lost when this srv6d ends. The offload stays on; with the XDP program the kernel has turned it on anyway.
+fn keep_napi(device: &str, program: &Program) {
+    let is_veth = offload::driver(device).is_ok_and(|driver| driver == "veth");
+    if is_veth
+        && program.chosen().0 == Mode::Native
+        && let Err(why) = offload::set_receive_offload(device, true)
+    {
+        tracing::warn!("{device}: {why}: what an XDP program at the other end sends is lost when this srv6d ends");
+    }
 }
 
 /// Returns the reason why zero-copy is not tried. It is empty if zero-copy is not wanted, or the socket reports the

@@ -44,14 +44,14 @@ impl Dataplane {
         let by_slot: BTreeMap<u32, &PathRow> =
             offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
         let ports = &self.tables.desired().ports;
-        let is_emulated =
-            |port: u16| ports.get(usize::from(port)).is_some_and(|port| self.is_emulated(device_name(port)));
+        let why_workers_send =
+            |port: u16| ports.get(usize::from(port)).and_then(|port| self.why_workers_send(device_name(port)));
         let why_worker = |name: &String| {
             let slot = self.tables.slots().paths.find(name).and_then(|slot| u32::try_from(slot).ok());
             match slot.and_then(|slot| by_slot.get(&slot)) {
                 _ if !is_on => Some("the tc program is not in force (show ports says why)"),
                 _ if offload.too_many => Some("there are too many prefixes for the program"),
-                Some(path) => why_not(&offload.forwarding, path, is_emulated),
+                Some(path) => why_not(&offload.forwarding, path, why_workers_send),
                 None => Some("it has no next hop, or its next hops have different sources"),
             }
         };
@@ -61,7 +61,11 @@ impl Dataplane {
 }
 
 /// Returns why the program does not encapsulate, or not everything, by a path that it knows.
-fn why_not(rows: &Forwarding, path: &PathRow, is_emulated: impl Fn(u16) -> bool) -> Option<WhyWorker> {
+fn why_not(
+    rows: &Forwarding,
+    path: &PathRow,
+    why_workers_send: impl Fn(u16) -> Option<WhyWorker>,
+) -> Option<WhyWorker> {
     let members = rows.groups.get(&path.group).map(|group| members(rows, *group)).unwrap_or_default();
     let hops: Vec<&HopRow> = members.iter().filter_map(|hop| rows.hops.get(hop.as_ref()?)).collect();
     match path.kind {
@@ -71,8 +75,7 @@ fn why_not(rows: &Forwarding, path: &PathRow, is_emulated: impl Fn(u16) -> bool)
         PathKind::WithoutSrh if hops.is_empty() || hops.len() < members.len() => {
             Some("not all of its next hops are resolved, up, and on untagged ports")
         }
-        PathKind::WithoutSrh if hops.iter().any(|hop| is_emulated(hop.port)) => Some("it leaves by an emulated port"),
-        PathKind::WithoutSrh => None,
+        PathKind::WithoutSrh => hops.iter().find_map(|hop| why_workers_send(hop.port)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Plain shifts and encapsulations in the XDP program, in front of the workers, on the ports that ask for it.
+//! Plain packets in the XDP program, in front of the workers, on the ports that ask for it.
 //!
 //! The program gets an extract of the very tables that the workers have, with every generation and whenever a port
 //! comes or goes. Whatever goes wrong here is no error of the dataplane: packets then go to the workers, as on a port
@@ -14,7 +14,7 @@ use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -196,21 +196,36 @@ impl Dataplane {
             self.in_front.redirect.clear();
             return;
         }
-        if matches!(self.in_front.program, Program::NotAsked) {
-            self.in_front.program = match XdpOffload::load() {
-                Ok(program) => Program::Loaded(Box::new(program)),
-                Err(why) => {
-                    tracing::warn!("{why}: all packets go to the workers");
-                    Program::Refused(why.to_string())
-                }
-            };
-        }
-        let refused = self.give(&asked).err();
+        let refused = self.make_room().and_then(|()| self.give(&asked)).err();
         if let Some(why) = &refused {
             tracing::warn!("{why}: all packets go to the workers");
             self.take_off_all();
         }
         self.say(&asked, refused.as_ref());
+    }
+
+    /// Loads the program if it is not, with maps that have room for the tables in force. A program whose maps are too small is
+    /// taken off all ports and loaded anew.
+    fn make_room(&mut self) -> Result<(), XskError> {
+        let snapshot = self.tables.current();
+        let sizes = Sizes::of(&snapshot.tables.offload().forwarding, self.numbers.len());
+        match &self.in_front.program {
+            Program::NotAsked => {
+                self.in_front.program = match XdpOffload::load(&sizes) {
+                    Ok(program) => Program::Loaded(Box::new(program)),
+                    Err(why) => {
+                        tracing::warn!("{why}: all packets go to the workers");
+                        Program::Refused(why.to_string())
+                    }
+                };
+            }
+            Program::Loaded(program) if !program.has_room_for(&sizes) => self.take_off_all(),
+            _ => {}
+        }
+        match &mut self.in_front.program {
+            Program::Loaded(program) if !program.has_room_for(&sizes) => program.grow(&sizes),
+            _ => Ok(()),
+        }
     }
 
     /// Devices whose ports ask for it.
@@ -300,7 +315,7 @@ impl Dataplane {
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
-            let (name, _, number) = device(index).filter(|(name, ..)| !self.is_emulated(name))?;
+            let (name, _, number) = device(index).filter(|(name, ..)| self.why_workers_send(name).is_none())?;
             Some((number, redirect.get(name).copied().flatten().unwrap_or_default()))
         };
         offload_wiring(&offload.forwarding, from, to)
@@ -336,6 +351,7 @@ impl Dataplane {
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
+        not_taken.extend(not_whole(offload));
         not_taken.extend(without_room(&offload.forwarding));
         let of_port: BTreeMap<&str, &str> = (offload.refused.iter())
             .filter_map(|(id, &why)| Some((self.tables.desired().ports.get(usize::from(id.0)).map(device_name)?, why)))
@@ -363,8 +379,8 @@ impl Dataplane {
 
     /// Returns which packets that leave through a port are left to its worker, and why.
     fn not_taken(&self, name: &str) -> Option<String> {
-        if self.is_emulated(name) {
-            return Some(format!("what leaves through {name} goes through the worker: the port is emulated"));
+        if let Some(why) = self.why_workers_send(name) {
+            return Some(format!("what leaves through {name} goes through the worker: {why}"));
         }
         Some(not_taken(name, self.redirect(name)?))
     }
@@ -374,6 +390,14 @@ impl Dataplane {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
     }
+}
+
+/// Returns that some packets are not forwarded, because the tables are too large to be given to the program as a whole.
+fn not_whole(offload: &Offload) -> Option<String> {
+    let all = offload.forwarding.ports.values().all(|port| offload.whole.contains(&port.table));
+    (!all).then(|| {
+        format!("workers forward what is not steered: the tables have more than {} prefixes", offload::MOST_WHOLE)
+    })
 }
 
 /// Returns what has a number that is too high for the program's maps or its counters, in words.

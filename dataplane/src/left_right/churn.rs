@@ -8,9 +8,11 @@ use ipnet::IpNet;
 use srv6d_fib::{COUNTED_HOPS, COUNTED_PATHS, Forwarding, GROUPS, MEMBERS, PATTERNS, STEERS};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::desired::{
-    Amendment, Desired, Hop, Mac, NeighborChange, Path, Port, PortId, Route, RouteAction, Steer, SteerChange, TableId,
-    Tunnel,
+    Amendment, Desired, Hop, Mac, NeighborChange, Path, Port, PortId, Route, RouteAction, RouteChange, Steer,
+    SteerChange, TableId, Tunnel,
 };
+
+use srv6d_srv6::offload::MOST_WHOLE;
 
 use super::{Publisher, Wiring};
 
@@ -125,4 +127,36 @@ fn next_hops_and_paths_that_come_and_go_have_counters() {
     }
     let counts = publisher.published();
     assert!(counts.whole_for_amendment < 10 && counts.in_place > 50, "{counts:?}");
+}
+
+/// The XDP program has all prefixes of a small table, and of a large one those inside steered prefixes: a prefix that it did
+/// not know would be forwarded like the shorter one around it.
+#[test]
+fn a_table_that_grows_too_large_and_shrinks_again_is_given_as_a_build_gives_it() {
+    let fits = MOST_WHOLE - usize::from(STEERED);
+    let hops = |number: usize| vec![hop(u16::from(number.is_multiple_of(2)))];
+    let mut amended = publisher(2, (0..fits - 2).map(hops));
+    let change = |number: usize, action: Option<RouteAction>| {
+        let prefix = format!("3000:{number:x}::/32").parse().unwrap();
+        Amendment { routes: vec![RouteChange { table: TableId::MAIN, prefix, action }], ..Amendment::default() }
+    };
+    let check = |amended: &Publisher, routes: usize| {
+        let built = publisher(2, (0..routes).map(hops));
+        let of = |publisher: &Publisher| {
+            let snapshot = publisher.current();
+            let offload = snapshot.tables.offload();
+            let [v6, _] = offload.forwarding.tables.get(&0).unwrap();
+            (offload.whole.clone(), v6.keys().copied().collect::<Vec<_>>())
+        };
+        assert!(of(amended) == of(&built), "{routes} routes: {} prefixes", of(amended).1.len());
+        assert_eq!(of(amended).0.is_empty(), routes > fits);
+    };
+    for routes in fits - 1..fits + 3 {
+        amend(&mut amended, &change(routes - 1, Some(RouteAction::Via(hops(routes - 1)))));
+        check(&amended, routes);
+    }
+    for routes in (fits - 2..fits + 2).rev() {
+        amend(&mut amended, &change(routes, None));
+        check(&amended, routes);
+    }
 }

@@ -50,7 +50,7 @@ pub struct Desired {
     /// Largest outer packet along these segments, if a router on the way has reported one (RFC 8201). The MTU of the
     /// egress port limits it too.
     pub path_mtus: BTreeMap<SegmentList, u32>,
-    /// Ports on which the XDP program may forward plain shifts and encapsulations, and the port of local applications if
+    /// Ports on which the XDP program may forward plain packets, and the port of local applications if
     /// the tc program may ([`Offload`](crate::offload::Offload)).
     pub offload: BTreeSet<PortId>,
     /// Ports of `offload` on which srv6d may choose the workers instead (`offload = "auto"`). It chooses by what the

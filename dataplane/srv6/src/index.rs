@@ -626,7 +626,9 @@ impl Index {
             return;
         }
         let is_in = |&changed: &At| {
-            self.prefixes.get(usize::from(changed.0)).is_some_and(|prefixes| is_met(desired, prefixes, changed))
+            let whole = &tables.offload.whole;
+            let is_met = |prefixes| is_met((desired, &self.vrfs), whole, prefixes, changed);
+            self.prefixes.get(usize::from(changed.0)).is_some_and(is_met)
         };
         let mut changed = op_log.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
         let are_renewed = !op_log.renewed.is_empty() || !op_log.regrouped.is_empty();

@@ -1,8 +1,8 @@
-//! The fast path of shifts and encapsulations, for a program that forwards them in front of the workers.
+//! The fast path for a program that forwards plain packets in front of the workers.
 //!
 //! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks and paths of one segment, and with the tc engine decapsulation for this node. It hands everything else to the
-//! worker.
+//! blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
+//! everything else to the worker.
 
 mod scope;
 
@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use srv6d_fib::{
-    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PatternRow, PortRow, Prefixes, SidKind, TABLES,
+    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefixes, SidKind,
+    SrhRow, TABLES,
 };
 
 use crate::desired::{Desired, PortId, Role};
 use crate::fast::port_row;
-use crate::tables::{MAIN, PortEntry, Tables, Target};
-pub use scope::MOST;
+use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
+pub use scope::{MOST, MOST_WHOLE};
 pub(crate) use scope::{Met, Scope, is_met};
 
 /// What may be forwarded in front of the workers.
@@ -26,6 +27,8 @@ pub struct Offload {
     pub forwarding: Forwarding,
     /// Ports that were asked for, and why their packets may not.
     pub refused: BTreeMap<PortId, &'static str>,
+    /// Tables that the rows have as a whole, so that plain transit in them is forwarded.
+    pub whole: BTreeSet<VrfIndex>,
     /// There are more than [`MOST`] prefixes: those in steered ones are left out.
     pub too_many: bool,
 }
@@ -61,6 +64,7 @@ impl Offload {
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
         offload.too_many = met.too_many;
+        offload.whole.clone_from(&met.whole);
         let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
         let mut extract = Extract { tables, rows };
         for target in targets {
@@ -160,9 +164,18 @@ impl Extract<'_> {
                 && self.rows.paths.insert(path, row).is_none()
                 && row.kind != PathKind::Slow
             {
+                self.rows.srhs.extend(self.srh(&row).map(|srh| (path, srh)));
                 self.add_group(row.group);
             }
         }
+    }
+
+    /// Returns the SRH of a path, if the program can write it.
+    fn srh(&self, path: &PathRow) -> Option<SrhRow> {
+        let srh = self.tables.fast.srh(path)?;
+        let mut row = SrhRow::default();
+        row.bytes.as_flattened_mut().get_mut(..srh.len()).filter(|_| !srh.is_empty())?.copy_from_slice(srh);
+        Some(row)
     }
 
     /// Adds next hops that can be sent to. What goes to any other, the worker holds or refuses.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{Published, Publisher, Snapshot, Step, Totals, Wiring, WorkerCounters};
 use srv6d_fib::{
-    Forwarding, GroupRow, HopRow, PathKind, PathRow, PatternRow, Prefix, SidKind, SidRow, TARGET_INDEX_BITS,
+    Forwarding, GroupRow, HopRow, PathKind, PathRow, PatternRow, Prefix, SidKind, SidRow, SrhRow, TARGET_INDEX_BITS,
     TARGET_NEIGHBOR, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_srv6::carrier::SegmentList;
@@ -184,12 +184,15 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
     assert!(built.tables.next_hops().all(|next_hop| known.contains(&next_hop)));
 }
 
+/// A path with its SRH and its next hops.
+type PathTo = (PathRow, Option<SrhRow>, Vec<Option<HopRow>>);
+
 /// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
 /// tables that were built.
 #[derive(Debug, PartialEq)]
 enum LedTo {
     Sid(Option<SidRow>, Vec<Option<HopRow>>),
-    Paths(Vec<Option<(PathRow, Vec<Option<HopRow>>)>>),
+    Paths(Vec<Option<PathTo>>),
     Hops(Vec<Option<HopRow>>),
     Other(u32),
 }
@@ -210,7 +213,7 @@ fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, LedTo)> {
     let path = |number: u32| {
         let path = *rows.paths.get(&number)?;
         let hops = if path.kind == PathKind::Slow { Vec::new() } else { hops(path.group) };
-        Some((PathRow { group: 0, srh: 0, ..path }, hops))
+        Some((PathRow { group: 0, srh: 0, ..path }, rows.srhs.get(&number).copied(), hops))
     };
     let way = |target: u32| {
         let index = target & ((1 << TARGET_INDEX_BITS) - 1);
@@ -244,6 +247,7 @@ fn without_rows(offload: &Offload) -> Offload {
     [steer_members, group_members].into_iter().for_each(BTreeMap::clear);
     paths.clear();
     hops.clear();
+    offload.forwarding.srhs.clear();
     offload.forwarding.steer_patterns.clear();
     offload.forwarding.group_patterns.clear();
     offload

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * uN and uA shifts (RFC 9800 section 4.1, NEXT-CSID) and encapsulations in one segment
- * (RFC 8986 section 5.2, H.Encaps.Red) without a worker, for ports whose AF_XDP sockets
- * copy every packet (FORWARDS), and decapsulations for this node, for ports of a node whose
- * tc engine is on (DELIVERS).
+ * What a worker does with plain packets, without a worker, for ports whose AF_XDP sockets copy every packet (FORWARDS):
+ * uN and uA shifts (RFC 9800 section 4.1, NEXT-CSID), encapsulations in up to three segments (RFC 8986
+ * section 5), decapsulations (uDT4, uDT6, uDT46) and transit. For ports of a node whose tc engine is on (DELIVERS),
+ * decapsulations for this node.
  *
- *   frame -> plain? -> look up -+- a SID that shifts: shift, uN: look up again -+-> next hop ready, fits? -> write
- *              |          |     +- steered: a path of one segment --------------+         |                    |
- *              |          |     +- a SID that decapsulates, for this node: offload_decaps.h -> the kernel      |
- *              |          | anything else                                                 | no                 v
- *              +----------+---------------------------------------------------------------+     the other port
+ *   frame -> plain? -> look up -+- a SID that shifts: shift, uN: look up again ---------+-> next hop ready, fits? -> write
+ *              |          |     +- a SID that decapsulates: look up what is inside -----+         |                    |
+ *              |          |     |         +- for this node: offload_decaps.h -> kernel  |         |                    |
+ *              |          |     +- steered: a path of up to three segments -------------+         |                    |
+ *              |          |     +- a route or a neighbour ------------------------------+         |                    |
+ *              |          | anything else                                                         | no                 v
+ *              +----------+-----------------------------------------------------------------------+     the other port
  *                         v
  *              claim.c of this port, by tail call
  *
@@ -43,14 +45,18 @@ static ALWAYS_INLINE const struct prefix *look_up_in_block(__u32 set, struct add
 {
 	const struct block *block;
 	const struct prefix *row;
+	const __u32 *page;
 	__u32 i;
 
 #pragma unroll
 	for (i = 0; i < BLOCKS; i++) {
-		block = ROW(blocks, BLOCKS, set, i);
+		block = ROW(blocks, set, i);
 		if (!block || !block->is_used || block->prefix != to.high >> 32)
 			continue;
-		row = ROW(usids, BLOCKS * USIDS, set, i * USIDS + (to.high >> 16 & 0xffff));
+		page = ROW(usid_pages, set, i * USID_PAGES + (to.high >> 24 & 0xff));
+		if (!page)
+			return 0;
+		row = ROW(usids, set, *page * USIDS_PER_PAGE + (to.high >> 16 & 0xff));
 		if (!row || row->flags & PREFIX_IN_TRIE)
 			return 0;
 		return row->flags & PREFIX_HAS_TARGET ? row : &block->covering;
@@ -107,11 +113,19 @@ static ALWAYS_INLINE int lists_source_v4(__u32 set, __u32 owner, const struct ip
 	return is_listed && *is_listed;
 }
 
+/* Returns the group that a prefix leads to, or NONE if it leads elsewhere. */
+static ALWAYS_INLINE __u32 group_of(const struct prefix *row)
+{
+	__u32 target = target_of(row);
+
+	return target == TARGET_ROUTE || target == TARGET_NEIGHBOR ? index_of(row) : NONE;
+}
+
 /* Returns the index of a next hop. */
 static ALWAYS_INLINE __u32 choose_for_transit(__u32 set, const struct node *node, const struct ipv6 *ip,
 					      const void *end, struct address to, __u32 number)
 {
-	const struct group *group = ROW(groups, GROUPS, set, number);
+	const struct group *group = ROW(groups, set, number);
 	const __be32 *ports = (const void *)(ip + 1);
 
 	if (!group || !group->count)
@@ -121,6 +135,63 @@ static ALWAYS_INLINE __u32 choose_for_transit(__u32 set, const struct node *node
 	if ((const void *)(ports + 1) > end)
 		return NONE;
 	return pick(&group_members, &group_patterns, set, group, transit(ip, *ports, to), node->seed_of_hops);
+}
+
+/* Likewise, for IPv4. */
+static ALWAYS_INLINE __u32 choose_for_transit_v4(__u32 set, const struct node *node, const struct ipv4 *ip,
+						 const void *end, __u32 number)
+{
+	const struct group *group = ROW(groups, set, number);
+	__u64 rest;
+
+	if (!group || !group->count)
+		return NONE;
+	if (group->count == 1)
+		return group->at;
+	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
+		return NONE;
+	return pick(&group_members, &group_patterns, set, group, hash_v4(ip, rest), node->seed_of_hops);
+}
+
+/* Forwards a packet as it is. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise nothing
+ * has been changed. */
+static ALWAYS_INLINE int route_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, struct eth *eth,
+				  struct address to, __u32 group)
+{
+	struct ipv6 *ip = (void *)(eth + 1);
+	const void *end = (const void *)(long)ctx->data_end;
+	__u32 l3_len = IPV6_LEN + ntohs(ip->payload_len), out;
+	const struct hop *hop;
+
+	hop = leave_by(set, choose_for_transit(set, node, ip, end, to, group), l3_len, &out);
+	if (!hop)
+		return XDP_PASS;
+	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	ip->hop_limit -= 1;
+	add(&hop_counts, hop->slot, l3_len);
+	add(&rx_counts, in, l3_len + ETH_LEN);
+	add(&tx_counts, out, l3_len + ETH_LEN);
+	return XDP_REDIRECT;
+}
+
+/* Likewise, for IPv4. */
+static ALWAYS_INLINE int route_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, struct eth *eth,
+				  __u32 group)
+{
+	struct ipv4 *ip = (void *)(eth + 1);
+	const void *end = (const void *)(long)ctx->data_end;
+	__u32 l3_len = ntohs(ip->total_len), out;
+	const struct hop *hop;
+
+	hop = leave_by(set, choose_for_transit_v4(set, node, ip, end, group), l3_len, &out);
+	if (!hop)
+		return XDP_PASS;
+	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	spend_hop_v4(ip);
+	add(&hop_counts, hop->slot, l3_len);
+	add(&rx_counts, in, l3_len + ETH_LEN);
+	add(&tx_counts, out, l3_len + ETH_LEN);
+	return XDP_REDIRECT;
 }
 
 /* Shifts a packet to its next uSID. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise
@@ -146,9 +217,9 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 
 	if (sid->kind == SID_SHIFT) {
 		next = look_up(set, MAIN_TABLE, to);
-		if (!next || (target_of(next) != TARGET_ROUTE && target_of(next) != TARGET_NEIGHBOR))
+		if (!next)
 			return XDP_PASS;
-		group = index_of(next);
+		group = group_of(next);
 	}
 	hop = leave_by(set, choose_for_transit(set, node, ip, end, to, group), l3_len, &out);
 	if (!hop)
@@ -171,56 +242,97 @@ static ALWAYS_INLINE int is_own_address(const struct prefix *row)
 	return row && row->target == (TARGET_KERNEL << TARGET_INDEX_BITS | IS_OWN_ADDRESS);
 }
 
-/* Whether an IPv6 packet behind an outer header is plain and for this node. */
-static ALWAYS_INLINE int is_for_node_v6(__u32 set, const struct sid *sid, const struct ipv6 *ip, __u32 len)
+/* Reads the packet behind an outer header. Returns 0 if it is not plain, or the worker has to refuse or to count it. */
+static ALWAYS_INLINE int look_inside(__u32 set, const struct sid *sid, const struct ipv6 *ip, const void *end,
+				     struct address to, struct inside *inside)
 {
-	struct address to = { .high = be64_to_cpu(ip->dst[0]), .low = be64_to_cpu(ip->dst[1]) };
+	__u8 class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4, inner_class;
+	const struct ipv4 *v4 = (const void *)(ip + 1);
+	const struct ipv6 *v6 = (const void *)(ip + 1);
 
-	return is_plain_v6(ip, ETH_LEN + (__u64)len) && !may_name_segments(ip) &&
-	       is_own_address(look_up(set, sid->table, to));
+	inside->len = ntohs(ip->payload_len);
+	if ((to.high & sid->argument[0]) | (to.low & sid->argument[1]))
+		return 0;
+	if (ip->next_header == IPPROTO_IPV6 && sid->flags & DECAPSULATES_V6) {
+		if ((const void *)(v6 + 1) > end || !is_plain_v6(v6, ETH_LEN + (__u64)inside->len))
+			return 0;
+		inside->to = (struct address){ be64_to_cpu(v6->dst[0]), be64_to_cpu(v6->dst[1]) };
+		inside->row = look_up(set, sid->table, inside->to);
+		inside->may_name_segments = may_name_segments(v6);
+		inner_class = v6->version_flow[0] << 4 | v6->version_flow[1] >> 4;
+	} else if (ip->next_header == IPPROTO_IPIP && sid->flags & DECAPSULATES_V4) {
+		if ((const void *)(v4 + 1) > end || !is_plain_v4(v4, ETH_LEN + (__u64)inside->len))
+			return 0;
+		inside->row = look_up_v4(set, sid->table, v4->dst);
+		inside->is_v4 = 1;
+		inner_class = v4->tos;
+	} else {
+		return 0;
+	}
+	return inside->row && class_inside(class, inner_class, sid->flags & UNIFORM, &inside->class);
 }
 
 /* Gives a packet to the kernel of this node. Returns DELIVERED if the frame was written and counted; otherwise nothing
  * has been changed. */
-static ALWAYS_INLINE int deliver(struct xdp_md *ctx, __u32 set, __u32 in, const struct sid *sid, struct eth *eth,
-				 struct address to)
+static ALWAYS_INLINE int deliver(struct xdp_md *ctx, __u32 in, const struct sid *sid, struct eth *eth,
+				 const struct inside *inside)
 {
-	const struct ipv6 *ip = (const void *)(eth + 1);
-	struct inside inside = { .len = ntohs(ip->payload_len) };
-	__u8 class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4, inner_class;
-	const void *inner = ip + 1, *end = (const void *)(long)ctx->data_end;
-	const struct ipv4 *v4 = inner;
-	const struct ipv6 *v6 = inner;
 	const struct kernel_end *kernel;
 	__u32 zero = 0;
 	int done;
 
 	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
-	if (!kernel || !kernel->ifindex || (to.high & sid->argument[0]) | (to.low & sid->argument[1]))
+	if (!kernel || !kernel->ifindex || inside->may_name_segments)
 		return XDP_PASS;
-	if (ip->next_header == IPPROTO_IPV6 && sid->flags & DECAPSULATES_V6) {
-		if ((const void *)(v6 + 1) > end || !is_for_node_v6(set, sid, v6, inside.len))
-			return XDP_PASS;
-		inner_class = v6->version_flow[0] << 4 | v6->version_flow[1] >> 4;
-	} else if (ip->next_header == IPPROTO_IPIP && sid->flags & DECAPSULATES_V4) {
-		if ((const void *)(v4 + 1) > end || !is_plain_v4(v4, ETH_LEN + (__u64)inside.len))
-			return XDP_PASS;
-		if (!is_own_address(look_up_v4(set, sid->table, v4->dst)))
-			return XDP_PASS;
-		inner_class = v4->tos;
-		inside.is_v4 = 1;
-	} else {
-		return XDP_PASS;
-	}
-	if (!class_inside(class, inner_class, sid->flags & UNIFORM, &inside.class))
-		return XDP_PASS;
-	done = decapsulate(ctx, eth, &inside);
+	done = decapsulate_here(ctx, eth, inside);
 	if (done != DELIVERED)
 		return done;
-	add(&sid_counts, sid->slot, inside.len + IPV6_LEN);
-	add(&rx_counts, in, inside.len + IPV6_LEN + ETH_LEN);
-	add(&tx_counts, kernel->number, inside.len + ETH_LEN);
+	add(&sid_counts, sid->slot, inside->len + IPV6_LEN);
+	add(&rx_counts, in, inside->len + IPV6_LEN + ETH_LEN);
+	add(&tx_counts, kernel->number, inside->len + ETH_LEN);
 	return DELIVERED;
+}
+
+/* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written, counted and redirected;
+ * otherwise nothing has been changed. */
+static ALWAYS_INLINE int unwrap(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
+				const struct sid *sid, struct eth *eth, const struct inside *inside)
+{
+	const void *inner = (const void *)(eth + 1) + IPV6_LEN, *end = (const void *)(long)ctx->data_end;
+	__u32 group = group_of(inside->row), number, out;
+	const struct hop *hop;
+	int done;
+
+	/* A shorter frame has to be padded, which is left to the worker. */
+	if (inside->len + ETH_LEN < ETH_MIN_FRAME)
+		return XDP_PASS;
+	number = inside->is_v4 ? choose_for_transit_v4(set, node, inner, end, group) :
+				 choose_for_transit(set, node, inner, end, inside->to, group);
+	hop = leave_by(set, number, inside->len, &out);
+	if (!hop)
+		return XDP_PASS;
+	done = decapsulate(ctx, hop, inside);
+	if (done != XDP_REDIRECT)
+		return done;
+	add(&sid_counts, sid->slot, inside->len + IPV6_LEN);
+	add(&hop_counts, hop->slot, inside->len);
+	add(&rx_counts, in, inside->len + IPV6_LEN + ETH_LEN);
+	add(&tx_counts, out, inside->len + ETH_LEN);
+	return XDP_REDIRECT;
+}
+
+/* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
+static ALWAYS_INLINE int end_here(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
+				  const struct port *port, const struct sid *sid, struct eth *eth, struct address to)
+{
+	const struct ipv6 *ip = (const void *)(eth + 1);
+	struct inside inside = {};
+
+	if (!look_inside(set, sid, ip, (const void *)(long)ctx->data_end, to, &inside))
+		return XDP_PASS;
+	if (is_own_address(inside.row))
+		return port->flags & DELIVERS ? deliver(ctx, in, sid, eth, &inside) : XDP_PASS;
+	return port->flags & FORWARDS ? unwrap(ctx, set, in, node, sid, eth, &inside) : XDP_PASS;
 }
 
 static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
@@ -247,20 +359,24 @@ static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, con
 	if (port->flags & GUARDS_SIDS && (is_sid || row->flags & PREFIX_IN_SID_SPACE || may_name_segments(ip)))
 		return XDP_PASS;
 	if (is_sid) {
-		sid = ROW(sids, SIDS, set, index_of(row));
+		sid = ROW(sids, set, index_of(row));
 		if (!sid || (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
 			return XDP_PASS;
-		if (sid->kind == SID_DECAPSULATE && port->flags & DELIVERS)
-			return deliver(ctx, set, in, sid, eth, to);
+		if (sid->kind == SID_DECAPSULATE)
+			return end_here(ctx, set, in, node, port, sid, eth, to);
 		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
 		return shift(ctx, set, in, node, sid, eth, to);
 	}
-	return port->flags & FORWARDS && target_of(row) == TARGET_STEER ? encapsulate_v6(ctx, set, in, node, index_of(row), ip, to) : XDP_PASS;
+	if (!(port->flags & FORWARDS))
+		return XDP_PASS;
+	if (target_of(row) == TARGET_STEER)
+		return encapsulate_v6(ctx, set, in, node, index_of(row), ip, to);
+	return route_v6(ctx, set, in, node, eth, to, group_of(row));
 }
 
 static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
-				    const struct port *port, const struct eth *eth, __u64 len)
+				    const struct port *port, struct eth *eth, __u64 len)
 {
 	const struct ipv4 *ip = (const void *)(eth + 1);
 	const struct prefix *row;
@@ -272,9 +388,11 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 	if (port->flags & GUARDS_SIDS && lists_source_v4(set, OF_TABLE(port->table), ip))
 		return XDP_PASS;
 	row = look_up_v4(set, port->table, ip->dst);
-	if (!row || target_of(row) != TARGET_STEER)
+	if (!row)
 		return XDP_PASS;
-	return encapsulate_v4(ctx, set, in, node, index_of(row), ip);
+	if (target_of(row) == TARGET_STEER)
+		return encapsulate_v4(ctx, set, in, node, index_of(row), ip);
+	return route_v4(ctx, set, in, node, eth, group_of(row));
 }
 
 /* Forwards a frame that came in through interface number `in`. Returns XDP_REDIRECT if the frame was written,
@@ -293,8 +411,8 @@ static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 	if (!current_set || (const void *)(eth + 1) + IPV6_LEN > end)
 		return XDP_PASS;
 	set = *current_set & 1;
-	port = ROW(ports, PORTS, set, in);
-	of_all = ROW(node, 1, set, 0);
+	port = ROW(ports, set, in);
+	of_all = ROW(node, set, 0);
 	if (!port || !of_all || !is_for(port, eth, len))
 		return XDP_PASS;
 	if (eth->type == htons(ETH_P_IPV6))

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * uDT4, uDT6 and uDT46 (RFC 8986 sections 4.6 to 4.8) of packets whose inner destination is an address of this node. The
- * outer header is removed here, packet by packet. The kernel then merges them (GRO) as it merges packets that came
- * without, and tc.h hands what was merged to the kernel's end of srv6d's own veth.
+ * uDT4, uDT6 and uDT46 (RFC 8986 sections 4.6 to 4.8): the outer header is removed.
  *
- *   | Ethernet | outer IPv6 40 | inner ...    ->  | mark | Ethernet | inner ...
+ *   | Ethernet | outer IPv6 40 | inner ...    ->         | Ethernet | inner, one hop less ...
+ *   for this node:                            ->  | mark | Ethernet | inner ...
  *
- * The mark is metadata, which no sender on the wire can write.
+ * What is for this node is merged by the kernel (GRO) as it merges packets that came without an outer header, and tc.h
+ * hands what was merged to the kernel's end of srv6d's own veth. The mark is metadata, which no sender on the wire can
+ * write.
  */
 #pragma once
 
@@ -25,9 +26,12 @@
 
 /* What is behind the outer header. */
 struct inside {
+	struct address to; /* IPv6 */
+	const struct prefix *row;
 	__u32 len;
 	__u8 class; /* as it will be */
 	__u8 is_v4;
+	__u8 may_name_segments;
 };
 
 /* Calculates the traffic class of the inner packet (RFC 6040 section 4.2). Returns 0 if the worker has to refuse or to
@@ -58,8 +62,45 @@ static ALWAYS_INLINE void set_tos(struct ipv4 *ip, __u8 tos)
 	ip->checksum = htons((__u16)~((sum & 0xffff) + (sum >> 16)));
 }
 
-/* Removes the outer header. Returns DELIVERED, or XDP_PASS if nothing has been changed. */
-static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, struct eth *eth, const struct inside *inside)
+/* Writes the traffic class of the inner header, and the type of the Ethernet header in front of it. */
+static ALWAYS_INLINE void write_class(struct eth *eth, const struct inside *inside)
+{
+	struct ipv6 *v6 = (void *)(eth + 1);
+
+	if (inside->is_v4) {
+		eth->type = htons(ETH_P_IP);
+		set_tos((void *)(eth + 1), inside->class);
+		return;
+	}
+	eth->type = htons(ETH_P_IPV6);
+	v6->version_flow[0] = 0x60 | inside->class >> 4;
+	v6->version_flow[1] = (v6->version_flow[1] & 0x0f) | inside->class << 4;
+}
+
+/* Removes the outer header, for another port. Returns XDP_REDIRECT, or XDP_PASS if nothing has been changed. */
+static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, const struct hop *hop, const struct inside *inside)
+{
+	struct eth *eth;
+	void *inner;
+
+	if (bpf_xdp_adjust_head(ctx, IPV6_LEN))
+		return XDP_PASS;
+	eth = (void *)(long)ctx->data;
+	inner = eth + 1;
+	/* This check is for the verifier, which no longer knows what is there. */
+	if (inner + IPV4_LEN > (void *)(long)ctx->data_end)
+		return XDP_DROP;
+	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	write_class(eth, inside);
+	if (inside->is_v4)
+		spend_hop_v4(inner);
+	else
+		((struct ipv6 *)inner)->hop_limit -= 1;
+	return XDP_REDIRECT;
+}
+
+/* Removes the outer header, for this node. Returns DELIVERED, or XDP_PASS if nothing has been changed. */
+static ALWAYS_INLINE int decapsulate_here(struct xdp_md *ctx, struct eth *eth, const struct inside *inside)
 {
 	void *inner, *end;
 	__u8 addresses[12];
@@ -82,14 +123,6 @@ static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, struct eth *eth, const 
 		return XDP_DROP;
 	*mark = DELIVERED_MARK;
 	__builtin_memcpy(eth->addresses, addresses, sizeof(addresses));
-	if (inside->is_v4) {
-		eth->type = htons(ETH_P_IP);
-		set_tos(inner, inside->class);
-		return DELIVERED;
-	}
-	eth->type = htons(ETH_P_IPV6);
-	((struct ipv6 *)inner)->version_flow[0] = 0x60 | inside->class >> 4;
-	((struct ipv6 *)inner)->version_flow[1] =
-		(((struct ipv6 *)inner)->version_flow[1] & 0x0f) | inside->class << 4;
+	write_class(eth, inside);
 	return DELIVERED;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * H.Encaps.Red in one segment (RFC 8986 section 5.2): an IPv6 header is put in front, without an SRH.
- * fast/write.rs does the same in the worker.
+ * H.Encaps.Red and H.Encaps (RFC 8986 sections 5.1 and 5.2): an IPv6 header is put in front, and behind it an SRH of up to
+ * two segments. fast/write.rs does the same in the worker.
  *
- *   | Ethernet | inner ...            ->  | Ethernet | outer IPv6 40 | inner, one hop less ...
+ *   | Ethernet | inner ...            ->  | Ethernet | outer IPv6 40 | SRH 0, 24 or 40 | inner, one hop less ...
  */
 #pragma once
 
@@ -16,24 +16,63 @@ struct inner {
 	__u8 protocol;
 };
 
-/* Decrements the TTL and corrects the checksum (RFC 1624). The TTL is the upper half of its 16-bit word. */
-static ALWAYS_INLINE void spend_hop_v4(struct ipv4 *ip)
+/* `srh_len` is the length of the SRH behind the header, which names what is inside. */
+static ALWAYS_INLINE void write_outer(struct outer *outer, const struct path *path, const struct inner *inner,
+				      __u32 srh_len)
 {
-	__u32 sum = (__u16)~ntohs(ip->checksum) + (__u16)~0x0100;
-
-	ip->ttl -= 1;
-	ip->checksum = htons((__u16)~((sum & 0xffff) + (sum >> 16)));
-}
-
-static ALWAYS_INLINE void write_outer(struct outer *outer, const struct path *path, const struct inner *inner)
-{
+	__u8 next_header = srh_len ? IPPROTO_ROUTING : inner->protocol;
 	__u32 label = inner->flow >> 44; /* never 0: RFC 6437 section 3 */
 	__u64 first = path->first | ((__u64)inner->class << 52 & path->class_kept) | (__u64)(label ? label : 1) << 32 |
-		      (__u64)(__u16)inner->len << 16 | (__u64)inner->protocol << 8;
+		      (__u64)(__u16)(inner->len + srh_len) << 16 | (__u64)next_header << 8;
 
 	outer->first[0] = cpu_to_be32((__u32)(first >> 32));
 	outer->first[1] = cpu_to_be32((__u32)first);
 	__builtin_memcpy(outer->addresses, path->addresses, sizeof(outer->addresses));
+}
+
+/* Returns the SRH of a path of this number, which has one. 0: the worker writes it. */
+static ALWAYS_INLINE const struct srh *srh_of(__u32 set, const struct path *path, __u32 number)
+{
+	if (path->srh_units != ONE_SEGMENT && path->srh_units != TWO_SEGMENTS)
+		return 0;
+	return ROW(srhs, set, number);
+}
+
+/* Writes the outer header and an SRH of this length, which is a constant: the kernel's verifier takes no other distance
+ * between pointers to a packet from a process without CAP_PERFMON. Returns XDP_REDIRECT if the frame was written and
+ * counted; otherwise nothing has been changed. */
+static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct path *path, const struct hop *hop,
+				   const struct srh *srh, __u32 srh_len, const struct inner *inner)
+{
+	__u32 len = inner->len + IPV6_LEN + srh_len;
+	struct outer *outer;
+	struct eth *eth;
+	void *behind;
+
+	/* There may be no room in front, for example if the frame has much metadata. */
+	if (bpf_xdp_adjust_head(ctx, -(int)(IPV6_LEN + srh_len)))
+		return XDP_PASS;
+
+	eth = (void *)(long)ctx->data;
+	outer = (void *)(eth + 1);
+	behind = (void *)(outer + 1) + srh_len;
+	/* This check is for the verifier, which no longer knows that the inner header is there. */
+	if (behind + IPV4_LEN > (void *)(long)ctx->data_end)
+		return XDP_DROP;
+	if (inner->protocol == IPPROTO_IPV6)
+		((struct ipv6 *)behind)->hop_limit -= 1;
+	else
+		spend_hop_v4(behind);
+	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	eth->type = htons(ETH_P_IPV6);
+	write_outer(outer, path, inner, srh_len);
+	if (srh_len) {
+		__builtin_memcpy(outer + 1, srh->bytes, srh_len);
+		*(__u8 *)(outer + 1) = inner->protocol;
+	}
+	add(&path_counts, path->slot, len);
+	add(&hop_counts, hop->slot, len);
+	return XDP_REDIRECT;
 }
 
 /* Encapsulates a packet. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise nothing
@@ -42,44 +81,39 @@ static ALWAYS_INLINE int encapsulate(struct xdp_md *ctx, __u32 set, __u32 in, co
 				     const struct inner *inner)
 {
 	__u32 len = inner->len + IPV6_LEN, number, out;
+	const struct srh *srh = 0;
 	const struct path *path;
 	const struct hop *hop;
-	struct outer *outer;
-	struct eth *eth;
-	void *behind, *end;
+	int done;
 
-	number = choose(&steer_members, &steer_patterns, set, ROW(steers, STEERS, set, steer), inner->flow,
+	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
-	path = ROW(paths, PATHS, set, number);
-	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu)
+	path = ROW(paths, set, number);
+	if (!path)
 		return XDP_PASS;
-	number = choose(&group_members, &group_patterns, set, ROW(groups, GROUPS, set, path->group), inner->flow,
+	if (path->kind == PATH_WITH_SRH) {
+		srh = srh_of(set, path, number);
+		if (!srh)
+			return XDP_PASS;
+		len += 8 * path->srh_units;
+	} else if (path->kind != PATH_WITHOUT_SRH) {
+		return XDP_PASS;
+	}
+	if (len > path->mtu)
+		return XDP_PASS;
+	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
 	hop = leave_by(set, number, len, &out);
 	if (!hop)
 		return XDP_PASS;
-	/* There may be no room in front, for example if the frame has much metadata. */
-	if (bpf_xdp_adjust_head(ctx, -IPV6_LEN))
-		return XDP_PASS;
-
-	eth = (void *)(long)ctx->data;
-	end = (void *)(long)ctx->data_end;
-	outer = (void *)(eth + 1);
-	behind = outer + 1;
-	/* This check is for the verifier, which no longer knows that the inner header is there. */
-	if (behind + IPV4_LEN > end) {
-		bpf_xdp_adjust_head(ctx, IPV6_LEN);
-		return XDP_PASS;
-	}
-	if (inner->protocol == IPPROTO_IPV6)
-		((struct ipv6 *)behind)->hop_limit -= 1;
+	if (!srh)
+		done = put_outer(ctx, path, hop, srh, 0, inner);
+	else if (path->srh_units == ONE_SEGMENT)
+		done = put_outer(ctx, path, hop, srh, 8 * ONE_SEGMENT, inner);
 	else
-		spend_hop_v4(behind);
-	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
-	eth->type = htons(ETH_P_IPV6);
-	write_outer(outer, path, inner);
-	add(&path_counts, path->slot, len);
-	add(&hop_counts, hop->slot, len);
+		done = put_outer(ctx, path, hop, srh, 8 * TWO_SEGMENTS, inner);
+	if (done != XDP_REDIRECT)
+		return done;
 	add(&rx_counts, in, inner->len + ETH_LEN);
 	add(&tx_counts, out, len + ETH_LEN);
 	return XDP_REDIRECT;
@@ -110,11 +144,9 @@ static ALWAYS_INLINE int encapsulate_v4(struct xdp_md *ctx, __u32 set, __u32 in,
 {
 	struct inner inner = { .len = ntohs(ip->total_len), .class = ip->tos, .protocol = IPPROTO_IPIP };
 	const void *end = (const void *)(long)ctx->data_end;
-	__u64 rest = ip->protocol;
+	__u64 rest;
 
-	/* Only the first fragment has ports, so for all fragments the flow is chosen without them. */
-	if (!(ip->fragment & htons(0x3fff)) &&
-	    !read_upper(ip->protocol, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
 		return XDP_PASS;
 	inner.flow = hash_v4(ip, rest);
 	return encapsulate(ctx, set, in, node, steer, &inner);

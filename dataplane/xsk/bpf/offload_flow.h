@@ -87,17 +87,25 @@ static ALWAYS_INLINE int read_upper(__u8 protocol, const __be32 *transport, cons
 	return 1;
 }
 
+/* Likewise, for IPv4. Only the first fragment has ports, so for all fragments the flow is chosen without them. */
+static ALWAYS_INLINE int read_upper_v4(const struct ipv4 *ip, const void *end, int with_qp, __u64 *rest)
+{
+	*rest = ip->protocol;
+	return ip->fragment & htons(0x3fff) ||
+	       read_upper(ip->protocol, (const void *)(ip + 1), end, with_qp, rest);
+}
+
 /* Returns the member of a group of several that a flow takes at a node with this seed. */
 static ALWAYS_INLINE __u32 pick(void *members, void *patterns, __u32 set, const struct group *group, __u64 flow,
 				const __u64 *seed)
 {
-	const struct pattern *pattern = row_of(patterns, PATTERNS, set, group->pattern);
+	const struct pattern *pattern = row_of(patterns, set, group->pattern);
 	__u32 slot = (__u32)mix(flow ^ seed[0], seed[1]) >> (32 - SLOT_BITS);
 	const __u32 *member;
 
 	if (!pattern)
 		return NONE;
-	member = row_of(members, MEMBERS, set, group->at + pattern->members[slot / 32][slot % 32]);
+	member = row_of(members, set, group->at + pattern->members[slot / 32][slot % 32]);
 	return member ? *member : NONE;
 }
 
@@ -113,12 +121,12 @@ static ALWAYS_INLINE __u32 choose(void *members, void *patterns, __u32 set, cons
  * one by which the frame leaves, whose number is then known. Returns 0 otherwise. */
 static ALWAYS_INLINE const struct hop *leave_by(__u32 set, __u32 number, __u32 len, __u32 *out)
 {
-	const struct hop *hop = ROW(hops, HOPS, set, number);
+	const struct hop *hop = ROW(hops, set, number);
 	const struct device *device;
 
 	if (!hop || len > hop->mtu)
 		return 0;
-	device = ROW(devices, DEVICES, set, hop->port);
+	device = ROW(devices, set, hop->port);
 	if (!device || len > device->mtu)
 		return 0;
 	*out = device->number;

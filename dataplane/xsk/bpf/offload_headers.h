@@ -118,3 +118,12 @@ static ALWAYS_INLINE int is_plain_v4(const struct ipv4 *ip, __u64 len)
 	return ip->version_len == 0x45 && len == ETH_LEN + (__u64)ntohs(ip->total_len) && ip->ttl > 1 &&
 	       sum == 0xffff && goes_everywhere_v4(be32_to_cpu(ip->src)) && goes_everywhere_v4(be32_to_cpu(ip->dst));
 }
+
+/* Decrements the TTL and corrects the checksum (RFC 1624). The TTL is the upper half of its 16-bit word. */
+static ALWAYS_INLINE void spend_hop_v4(struct ipv4 *ip)
+{
+	__u32 sum = (__u16)~ntohs(ip->checksum) + (__u16)~0x0100;
+
+	ip->ttl -= 1;
+	ip->checksum = htons((__u16)~((sum & 0xffff) + (sum >> 16)));
+}

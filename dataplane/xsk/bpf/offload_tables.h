@@ -8,8 +8,8 @@
  *                          +- TARGET_ROUTE, TARGET_NEIGHBOR --------+
  *                          +- TARGET_KERNEL of a SID's table -> kernel_end
  *
- * Rows and members are found by their index behind that of their generation. A row of zeros leaves the packet to the
- * worker.
+ * A map holds the rows of the two generations in turn, and is as large as the tables need (sizes.rs): the numbers of
+ * entries here are the most that it may have. A row of zeros leaves the packet to the worker.
  */
 #pragma once
 
@@ -62,12 +62,14 @@ struct {
 TABLE(node, struct node, 1);
 TABLE(ports, struct port, PORTS); /* by the number of the device */
 TABLE(blocks, struct block, BLOCKS);
-TABLE(usids, struct prefix, BLOCKS * USIDS); /* by index of the block, and the 16 bits behind it */
+TABLE(usid_pages, __u32, BLOCKS * USID_PAGES); /* by index of the block, and the 8 bits behind it */
+TABLE(usids, struct prefix, BLOCKS * USIDS); /* by page, and the 8 bits behind those */
 TABLE(sids, struct sid, SIDS);
 TABLE(steers, struct group, STEERS);
 TABLE(steer_members, __u32, MEMBERS);
 TABLE(steer_patterns, struct pattern, PATTERNS);
 TABLE(paths, struct path, PATHS);
+TABLE(srhs, struct srh, PATHS); /* by the index of the path */
 TABLE(groups, struct group, GROUPS);
 TABLE(group_members, __u32, MEMBERS);
 TABLE(group_patterns, struct pattern, PATTERNS);
@@ -106,15 +108,15 @@ COUNTS(hop_counts, COUNTED_HOPS); /* bytes: IPv6 length */
 COUNTS(rx_counts, PORTS); /* bytes: frame length */
 COUNTS(tx_counts, PORTS); /* bytes: frame length */
 
-/* Returns the row of a table with so many, of a generation. */
-static ALWAYS_INLINE const void *row_of(void *table, __u32 entries, __u32 set, __u32 number)
+/* Returns the row of a table, of a generation. Rows that the map has no room for are not there. */
+static ALWAYS_INLINE const void *row_of(void *table, __u32 set, __u32 number)
 {
-	__u32 index = set * entries + number;
+	__u32 index = number << 1 | set;
 
-	return number < entries ? bpf_map_lookup_elem(table, &index) : 0;
+	return number <= NONE >> 1 ? bpf_map_lookup_elem(table, &index) : 0;
 }
 
-#define ROW(table, entries, set, number) row_of(&(table), entries, set, number)
+#define ROW(table, set, number) row_of(&(table), set, number)
 
 static ALWAYS_INLINE void add(void *counts, __u32 index, __u64 bytes)
 {

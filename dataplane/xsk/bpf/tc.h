@@ -112,17 +112,17 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	const struct hop *hop;
 	struct head head = {};
 
-	number = choose(&steer_members, &steer_patterns, set, ROW(steers, STEERS, set, steer), inner->flow,
+	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
-	path = ROW(paths, PATHS, set, number);
+	path = ROW(paths, set, number);
 	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu || inner->len > 0xffff)
 		return TC_PASS;
-	number = choose(&group_members, &group_patterns, set, ROW(groups, GROUPS, set, path->group), inner->flow,
+	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
-	hop = ROW(hops, HOPS, set, number);
+	hop = ROW(hops, set, number);
 	if (!hop || len > hop->mtu)
 		return TC_PASS;
-	device = ROW(devices, DEVICES, set, hop->port);
+	device = ROW(devices, set, hop->port);
 	if (!device)
 		return TC_PASS;
 	number = device->number;
@@ -136,7 +136,7 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 
 	__builtin_memcpy(head.eth.addresses, hop->ethernet, sizeof(head.eth.addresses));
 	head.eth.type = htons(ETH_P_IPV6);
-	write_outer(&head.outer, path, inner);
+	write_outer(&head.outer, path, inner, 0);
 	if (bpf_skb_store_bytes(skb, 0, &head.eth, sizeof(head) - sizeof(head.unused), 0))
 		return TC_DROP;
 	if (node->flags & DECREMENTS_LOCAL && spend_hop(skb, v4, hop_limit, inner->protocol))
@@ -196,12 +196,9 @@ static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, con
 		return TC_PASS;
 	inner.len = ntohs(ip->total_len);
 	inner.class = ip->tos;
-	rest = ip->protocol;
 	if (!cut_of(skb, inner.len, IPV4_LEN, ip->protocol, (const void *)(ip + 1), end, &cut))
 		return TC_PASS;
-	/* Only the first fragment has ports, so for all fragments the flow is chosen without them. */
-	if (!(ip->fragment & htons(0x3fff)) &&
-	    !read_upper(ip->protocol, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
 		return TC_PASS;
 	inner.flow = hash_v4(ip, rest);
 	copy = *ip;
@@ -222,8 +219,8 @@ int srv6d_local(struct __sk_buff *skb)
 	if (!number || !current_set || skb->vlan_present)
 		return TC_PASS;
 	set = *current_set & 1;
-	port = ROW(ports, PORTS, set, *number);
-	of_all = ROW(node, 1, set, 0);
+	port = ROW(ports, set, *number);
+	of_all = ROW(node, set, 0);
 	if (!port || !of_all)
 		return TC_PASS;
 	/* A shorter frame is in one piece, or is the worker's. */

@@ -1,8 +1,7 @@
-//! Forwards plain uSID shifts and encapsulations in the XDP program itself (`bpf/offload.c`), for ports whose sockets
-//! copy every packet.
+//! Forwards plain packets in the XDP program itself (`bpf/offload.c`), for ports whose sockets copy every packet.
 //!
 //! ```text
-//!   port ─► offload.c ─┬─ a plain shift or encapsulation: written, counted ──► another port, by devmap
+//!   port ─► offload.c ─┬─ plain, for another port: written, counted ──► that port, by devmap
 //!                      ├─ for this node: decapsulated, counted, marked ──► GRO ─► tc.h: the kernel's end of the own veth
 //!                      └─ anything else: tail call ─► claim.c ─► socket or kernel, as ever
 //! ```
@@ -17,6 +16,11 @@
 //! Two things differ between engines, and are in no row: the numbers of the devices that ports stand for, and what a
 //! device takes from an XDP program. They are the [`Wiring`].
 //!
+//! # Sizes
+//!
+//! The maps are as large as the tables need ([`Sizes`]). When the tables outgrow them, the program is taken off all ports,
+//! loaded with larger maps, and put on again. In between the workers have all packets.
+//!
 //! # Generations
 //!
 //! There are two sets of the tables. [`XdpOffload::publish`] writes the set that is not in force, and then one number
@@ -24,11 +28,13 @@
 //! again, every program run that may have begun with it has ended; the kernel says when.
 
 mod blocks;
+mod counted;
 mod delivery;
 mod grace;
 mod index;
 mod local;
 mod maps;
+mod sizes;
 mod sources;
 mod wiring;
 
@@ -39,19 +45,22 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, COUNTED_HOPS, COUNTED_PATHS, CountRow, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow,
-    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIXES, PathRow, PatternRow, PortRow, Prefix,
-    PrefixRow, SIDS, SOURCES, SidKind, SidRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, key_owner,
+    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow, KeyRow,
+    MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIXES, PathRow, PatternRow, PortRow, Prefix, PrefixRow, SIDS,
+    SOURCES, SidKind, SidRow, SrhRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, key_owner,
 };
 
 use crate::XskError;
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
+use counted::Counted;
 use delivery::Ingress;
 use grace::Grace;
 use index::Index;
 use local::Local;
 use maps::{Maps, Row, Table};
 
+pub use counted::PacketCount;
+pub use sizes::Sizes;
 pub use wiring::{KernelEnd, Wiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
@@ -66,18 +75,12 @@ const ALL_PORTS: &str = "offload";
 /// The row of packets that only the worker handles.
 const TO_WORKER: PrefixRow = PrefixRow { target: NO_TARGET, flags: PREFIX_HAS_TARGET };
 
-/// A count of packets and bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PacketCount {
-    /// Number of packets.
-    pub packets: u64,
-    /// Number of bytes as they leave: of frames at ports, of IPv6 packets at SIDs, paths and next hops.
-    pub bytes: u64,
-}
-
 /// The program and its tables.
 pub struct XdpOffload {
     maps: Maps,
+    sizes: Sizes,
+    /// What programs with smaller maps counted.
+    counted: Counted,
     sets: [Written; 2],
     in_force: usize,
     grace: Grace,
@@ -108,6 +111,7 @@ struct Written {
     steer_members: BTreeMap<u32, u32>,
     steer_patterns: BTreeMap<u32, PatternRow>,
     paths: BTreeMap<u32, PathRow>,
+    srhs: BTreeMap<u32, SrhRow>,
     groups: BTreeMap<u32, GroupRow>,
     group_members: BTreeMap<u32, u32>,
     group_patterns: BTreeMap<u32, PatternRow>,
@@ -115,6 +119,7 @@ struct Written {
     /// By index of the port.
     devices: BTreeMap<u32, DeviceRow>,
     blocks: BTreeMap<u32, BlockRow>,
+    usid_pages: BTreeMap<u32, u32>,
     usids: BTreeMap<u32, PrefixRow>,
 }
 
@@ -125,32 +130,18 @@ impl std::fmt::Debug for XdpOffload {
 }
 
 impl XdpOffload {
-    /// Loads the program with empty tables. It is on no port yet.
+    /// Loads the program with empty tables of these sizes. It is on no port yet.
     ///
     /// # Errors
     /// The kernel's verifier refuses the program, or memory or privileges are missing.
-    pub fn load() -> Result<Self, XskError> {
-        let failed = |why: String, code: Option<i32>| XskError::Program {
-            ifname: ALL_PORTS.to_owned(),
-            what: "load",
-            why,
-            fix: program_fix(code),
-        };
+    pub fn load(sizes: &Sizes) -> Result<Self, XskError> {
         crate::sys::quiet_libraries();
-        // Each set of each table has a root entry.
-        let mut ebpf = EbpfLoader::new()
-            .map_max_entries("prefixes", 2 * (PREFIXES + 2 * TABLES))
-            .map_max_entries("sources", 2 * SOURCES)
-            .load(OBJECT)
-            .map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
-        let missing = || failed("the object is not as expected".to_owned(), None);
-        let maps = Maps::take(&mut ebpf).ok_or_else(missing)?;
-        let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
-        let program = program.ok_or_else(missing)?;
-        load(|| program.load()).map_err(|why| failed(in_short(&chain(&why)), os_code(&why)))?;
-        let grace = Grace::new().map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
+        let (ebpf, maps) = load_object(sizes)?;
+        let grace = Grace::new().map_err(|why| refused(why.to_string(), why.raw_os_error()))?;
         let mut offload = Self {
             maps,
+            sizes: sizes.clone(),
+            counted: Counted::default(),
             sets: [Written::default(), Written::default()],
             in_force: 0,
             grace,
@@ -162,6 +153,29 @@ impl XdpOffload {
         };
         offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
         Ok(offload)
+    }
+
+    /// Whether the maps have room for so much.
+    pub fn has_room_for(&self, sizes: &Sizes) -> bool {
+        self.sizes.contain(sizes)
+    }
+
+    /// Loads the program anew, with maps that have room for this too. Counters and the numbers of interfaces stay, and the
+    /// tables are empty. The program must have been taken off all ports.
+    ///
+    /// # Errors
+    /// The kernel refuses. Then the old maps stay.
+    pub fn grow(&mut self, sizes: &Sizes) -> Result<(), XskError> {
+        self.wait_for_packets()?;
+        self.settle()?;
+        let mut larger = Self::load(&self.sizes.joined(sizes))?;
+        for (&port, &ifindex) in &self.ifindexes {
+            // An interface that has vanished is refused, and has no number any more.
+            let _ = larger.enter(port, ifindex);
+        }
+        larger.counted = self.counted();
+        *self = larger;
+        Ok(())
     }
 
     /// Returns the program, for [`test_run`](crate::test_run).
@@ -177,12 +191,13 @@ impl XdpOffload {
     pub fn add_port(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         let ifindex = crate::ifindex(ifname)?;
         self.remove_port(port);
-        let done = self.maps.targets.set(port.into(), ifindex, None, 0);
-        done.map_err(|why| self.port_error(ifname, &why))?;
-        let done = self.maps.interfaces.set(port.into(), ifindex, 0);
-        done.map_err(|why| self.port_error(ifname, &why))?;
-        let done = self.maps.port_of.insert(ifindex, u32::from(port), 0);
-        done.map_err(|why| self.port_error(ifname, &why))?;
+        self.enter(port, ifindex).map_err(|why| self.port_error(ifname, why.as_ref()))
+    }
+
+    fn enter(&mut self, port: u16, ifindex: u32) -> Result<(), Box<dyn std::error::Error>> {
+        self.maps.targets.set(port.into(), ifindex, None, 0)?;
+        self.maps.interfaces.set(port.into(), ifindex, 0)?;
+        self.maps.port_of.insert(ifindex, u32::from(port), 0)?;
         self.ifindexes.insert(port, ifindex);
         Ok(())
     }
@@ -262,45 +277,6 @@ impl XdpOffload {
         self.grace.end().map_err(|why| grace_error(&why))
     }
 
-    /// Resets the counters of these SIDs, paths and next hops to zero. The tables in force must not lead to them, and
-    /// the program must be [settled](Self::settle).
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn clear(&mut self, sids: &BTreeSet<u32>, paths: &BTreeSet<u32>, hops: &BTreeSet<u32>) -> Result<(), XskError> {
-        let Maps { sid_counts, path_counts, hop_counts, .. } = &mut self.maps;
-        let all = [(sid_counts, sids, SIDS), (path_counts, paths, COUNTED_PATHS), (hop_counts, hops, COUNTED_HOPS)];
-        let cleared = all.into_iter().try_for_each(|(counts, numbers, most)| {
-            numbers.range(..most).try_for_each(|&number| maps::clear(counts, number))
-        });
-        cleared.map_err(|why| map_error("clear counters", &why))
-    }
-
-    /// Returns the count of packets forwarded at a SID.
-    pub fn sid(&self, number: u32) -> PacketCount {
-        sum(&maps::read(&self.maps.sid_counts, number))
-    }
-
-    /// Returns the count of packets encapsulated towards a path.
-    pub fn path(&self, number: u32) -> PacketCount {
-        sum(&maps::read(&self.maps.path_counts, number))
-    }
-
-    /// Returns the count of packets sent to a next hop.
-    pub fn hop(&self, number: u32) -> PacketCount {
-        sum(&maps::read(&self.maps.hop_counts, number))
-    }
-
-    /// Returns the count of packets that came in through a port and were forwarded.
-    pub fn received(&self, port: u16) -> PacketCount {
-        sum(&maps::read(&self.maps.rx_counts, port.into()))
-    }
-
-    /// Returns the count of packets sent through a port.
-    pub fn sent(&self, port: u16) -> PacketCount {
-        sum(&maps::read(&self.maps.tx_counts, port.into()))
-    }
-
     /// Writes a prefix of length 0 into each set. It stays for ever, so the upper part of the trie, which the two sets
     /// share, never changes.
     fn write_roots(&mut self) -> Result<(), MapError> {
@@ -332,8 +308,9 @@ impl XdpOffload {
         write_rows(steers, set, &mut now.steers, some(&wanted.steers, |_| true))?;
         write_rows(steer_members, set, &mut now.steer_members, some(&wanted.steer_members, |_| true))?;
         write_rows(steer_patterns, set, &mut now.steer_patterns, some(&wanted.steer_patterns, |_| true))?;
-        let Maps { paths, groups, group_members, group_patterns, hops, devices, .. } = &mut self.maps;
+        let Maps { paths, srhs, groups, group_members, group_patterns, hops, devices, .. } = &mut self.maps;
         write_rows(paths, set, &mut now.paths, some(&wanted.paths, |path| path.slot < COUNTED_PATHS))?;
+        write_rows(srhs, set, &mut now.srhs, some(&wanted.srhs, |_| true))?;
         write_rows(groups, set, &mut now.groups, some(&wanted.groups, |_| true))?;
         write_rows(group_members, set, &mut now.group_members, some(&wanted.group_members, |_| true))?;
         write_rows(group_patterns, set, &mut now.group_patterns, some(&wanted.group_patterns, |_| true))?;
@@ -349,8 +326,9 @@ impl XdpOffload {
             tables.insert(table, [v6, rows_of(v4)]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
-        let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |row| is_shift(wanted, *row)));
-        let Index { blocks, usids } = index.unwrap_or_default();
+        let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |way| is_shift(wanted, way.target)));
+        let Index { blocks, pages, usids } = index.unwrap_or_default();
+        write_rows(&mut self.maps.usid_pages, set, &mut now.usid_pages, pages)?;
         write_rows(&mut self.maps.usids, set, &mut now.usids, usids)?;
         write_rows(&mut self.maps.blocks, set, &mut now.blocks, blocks)?;
         for table in now.prefixes.keys().chain(tables.keys()).copied().collect::<BTreeSet<u16>>() {
@@ -383,9 +361,9 @@ fn rows_of(targets: &BTreeMap<Prefix, u32>) -> Rows {
     targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: PREFIX_HAS_TARGET })).collect()
 }
 
-fn is_shift(wanted: &Forwarding, row: PrefixRow) -> bool {
-    let number = row.target & ((1 << TARGET_INDEX_BITS) - 1);
-    let sid = wanted.sids.get(&number).filter(|_| row.target >> TARGET_INDEX_BITS == TARGET_SID);
+fn is_shift(wanted: &Forwarding, target: u32) -> bool {
+    let number = target & ((1 << TARGET_INDEX_BITS) - 1);
+    let sid = wanted.sids.get(&number).filter(|_| target >> TARGET_INDEX_BITS == TARGET_SID);
     sid.is_some_and(|sid| matches!(sid.kind, SidKind::Shift | SidKind::ShiftVia))
 }
 
@@ -444,12 +422,25 @@ fn write_prefixes<K: aya::Pod>(
     Ok(())
 }
 
-fn sum(cells: &[CountRow]) -> PacketCount {
-    let add = |sum: PacketCount, cell: &CountRow| PacketCount {
-        packets: sum.packets + cell.packets,
-        bytes: sum.bytes + cell.bytes,
-    };
-    cells.iter().fold(PacketCount::default(), add)
+/// Loads the object file. The program is ready to be put on ports.
+fn load_object(sizes: &Sizes) -> Result<(Ebpf, Maps), XskError> {
+    let mut loader = EbpfLoader::new();
+    for (name, entries) in sizes.entries() {
+        loader.map_max_entries(name, entries);
+    }
+    // Each set of each table has a root entry.
+    loader.map_max_entries("prefixes", 2 * (PREFIXES + 2 * TABLES)).map_max_entries("sources", 2 * SOURCES);
+    let mut ebpf = loader.load(OBJECT).map_err(|why| refused(in_short(&chain(&why)), os_code(&why)))?;
+    let missing = || refused("the object is not as expected".to_owned(), None);
+    let maps = Maps::take(&mut ebpf).ok_or_else(missing)?;
+    let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
+    let program = program.ok_or_else(missing)?;
+    load(|| program.load()).map_err(|why| refused(in_short(&chain(&why)), os_code(&why)))?;
+    Ok((ebpf, maps))
+}
+
+fn refused(why: String, code: Option<i32>) -> XskError {
+    XskError::Program { ifname: ALL_PORTS.to_owned(), what: "load", why, fix: program_fix(code) }
 }
 
 fn grace_error(why: &std::io::Error) -> XskError {
@@ -550,7 +541,7 @@ mod tests {
     /// Loads the program in a namespace of its own, with loopback as port 3, where frames then arrive.
     fn on_loopback() -> (XdpOffload, Arrival) {
         srv6d_netns::move_thread_to_new().unwrap();
-        let mut offload = XdpOffload::load().unwrap();
+        let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();
         (offload, Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 })
     }

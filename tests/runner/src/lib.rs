@@ -233,7 +233,7 @@ pub struct Node {
     is_emulated: bool,
     names: Vec<String>,
     front: Option<Front>,
-    /// Frames that the program in front has forwarded since the last round.
+    /// Frames that have left since the last round: those that the program in front has forwarded, and those before them.
     passed_by: Vec<(String, Vec<u8>)>,
     /// Frames that the program in front has forwarded, as they were received.
     offloaded: Vec<Vec<u8>>,
@@ -324,10 +324,12 @@ impl Node {
                 published = environment.clone();
                 self.publish(&altered(desired(&case.setup.config, &environment)?))?;
             }
+            let now = self.began + step.at_ms * 1_000_000;
+            self.latest = self.latest.max(now);
             for input in &step.inputs {
                 self.receive(&input.port, &input.built.bytes)?;
             }
-            each(number, self.run(self.began + step.at_ms * 1_000_000))?;
+            each(number, self.run(now))?;
             environment.path_mtus.extend(self.smaller_paths());
         }
         Ok(())
@@ -358,6 +360,12 @@ impl Node {
         if let (Some(front), Some(device)) = (&mut self.front, device)
             && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = front.forward(device, frame)?
         {
+            // What came before leaves before.
+            if self.waits() {
+                while self.step.round(&mut self.io, &self.snapshot, self.latest) > 0 {}
+            }
+            let sent = self.sent_by_worker();
+            self.passed_by.extend(sent);
             self.passed_by.push((self.names.get(usize::from(to)).cloned().unwrap_or_default(), bytes));
             self.offloaded.push(frame.to_vec());
             return Ok(());
@@ -375,10 +383,19 @@ impl Node {
             self.latest = self.step.next_event().map_or(self.latest, |event| event.max(self.latest));
             self.step.round(&mut self.io, &self.snapshot, self.latest);
         }
+        let sent = self.sent_by_worker();
+        self.passed_by.drain(..).chain(sent).collect()
+    }
+
+    /// Returns whether a port has received something that no round has seen.
+    fn waits(&mut self) -> bool {
+        (0..self.names.len()).any(|socket| self.io.port(socket).is_some_and(|socket| !socket.rx.is_empty()))
+    }
+
+    fn sent_by_worker(&mut self) -> Vec<(String, Vec<u8>)> {
         let sent = self.io.take_sent();
         let name = |socket: usize| self.names.get(socket).cloned().unwrap_or_default();
-        let sent = sent.into_iter().map(|(socket, frame)| (name(socket), frame.bytes()));
-        self.passed_by.drain(..).chain(sent).collect()
+        sent.into_iter().map(|(socket, frame)| (name(socket), frame.bytes())).collect()
     }
 
     /// Returns the counters by their names in the pack, and checks that every packet is accounted for.

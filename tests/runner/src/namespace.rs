@@ -91,7 +91,7 @@ impl Rig {
 /// Returns the configuration of a case, with those neighbours added that the kernel cannot store because it lacks their
 /// device.
 fn config(case: &Case, offload: bool) -> String {
-    let port = if offload { "[[port]]\noffload = \"auto\"" } else { "[[port]]" };
+    let port = if offload { "[[port]]" } else { "[[port]]\noffload = \"off\"" };
     let mut text = case.setup.config.replace("[[port]]", port);
     for neighbor in &case.setup.neighbors {
         let is_vlan = case.setup.port(&neighbor.port).is_some_and(|port| port.vlan.is_some());

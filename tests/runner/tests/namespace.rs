@@ -1,5 +1,5 @@
 //! Runs the conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, with frames
-//! and counters as the pack says. All of them are run a second time with `offload = "auto"` on every port.
+//! and counters as the pack says. All of them but those in [`MIXED`] are run a second time with `offload = "auto"` on every port.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
@@ -41,7 +41,9 @@ fn main() {
             println!("not run: {id}: {why}");
             continue;
         }
-        for offload in [false, true] {
+        // Some of their frames are the worker's, which the program's overtake.
+        let is_mixed = MIXED.contains(&case.id.as_str());
+        for offload in [false, true].into_iter().filter(|offload| !(is_mixed && *offload)) {
             nodes.entry(surroundings(&case, offload)).or_default().wanted += 1;
             asked.push((case.clone(), offload));
         }
@@ -53,6 +55,10 @@ fn main() {
     drop(nodes);
     conclusion.exit();
 }
+
+/// Cases whose frames leave in the order in which they came, and which both engines forward. `tests/offload.rs` runs them with
+/// both.
+const MIXED: [&str; 2] = ["D27a", "D27b"];
 
 fn trial(case: Case, offload: bool, nodes: Arc<Nodes>) -> Trial {
     let name = format!("namespace{}::{} {}", if offload { " with offload" } else { "" }, case.id, case.title);

@@ -12,7 +12,7 @@ use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_
 /// How often the engine changes under traffic.
 const ROUNDS: usize = 8;
 
-fn auto() -> String {
+pub(super) fn auto() -> String {
     config().replace("offload = \"xdp\"", "offload = \"auto\"")
 }
 

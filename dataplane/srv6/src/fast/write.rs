@@ -228,8 +228,9 @@ impl FastTables {
 }
 
 impl FastTables {
+    /// Returns the SRH of a path, empty if it has none.
     #[inline(always)]
-    fn srh(&self, path: &PathRow) -> Option<&[u8]> {
+    pub(crate) fn srh(&self, path: &PathRow) -> Option<&[u8]> {
         if path.srh_units == 0 {
             return Some(&[]);
         }

@@ -1,6 +1,8 @@
 //! Selects the prefixes that the XDP program in front of the workers has to know.
 //!
-//! The program decides by the longest prefix that it is given, so it is given
+//! The program decides by the longest prefix that it is given. It is given the main table, the tables of the ports and those
+//! that SIDs lead to, each as a whole while all of them together have no more than [`MOST_WHOLE`] prefixes. Of larger ones it is
+//! given
 //!
 //! * of the main table, all prefixes inside the block of a SID that shifts, and all around the block: a carrier can lead
 //!   to any of them, and a shift changes nothing in front of the uSIDs;
@@ -22,6 +24,9 @@ use crate::tables::{MAIN, VrfIndex};
 /// each change would cost as much as all of them.
 pub const MOST: usize = 1 << 15;
 
+/// Largest number of prefixes of the tables that are selected as a whole. Each change of them costs as much as all of them.
+pub const MOST_WHOLE: usize = 2048;
+
 /// The value in force, by network and length.
 pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
 
@@ -30,6 +35,8 @@ pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
 pub(crate) struct Met {
     /// IPv6 and IPv4 prefixes, by table.
     pub(super) tables: BTreeMap<VrfIndex, [Meanings; 2]>,
+    /// Tables of which all prefixes are selected.
+    pub(super) whole: BTreeSet<VrfIndex>,
     /// Whether there are more than [`MOST`] prefixes, so that those inside steered prefixes are left out.
     pub(super) too_many: bool,
 }
@@ -40,7 +47,9 @@ pub(crate) struct Scope {
     /// Blocks of SIDs that shift, upper 32 bits.
     blocks: BTreeSet<u32>,
     /// Prefixes by table, IPv6 and IPv4, inside which all are selected.
-    whole: BTreeMap<VrfIndex, [Disjoint; 2]>,
+    inside: BTreeMap<VrfIndex, [Disjoint; 2]>,
+    /// Tables that are selected as a whole if they are small.
+    small: BTreeSet<VrfIndex>,
 }
 
 impl Scope {
@@ -48,19 +57,22 @@ impl Scope {
         if desired.offload.is_empty() {
             return Self::default();
         }
-        let ports = desired.offload.iter().filter_map(|port| desired.ports.get(usize::from(port.0)));
-        let tables: BTreeSet<TableId> = ports.map(|port| port.table).chain([TableId::MAIN]).collect();
+        let tables = tables_of_ports(desired);
         let steers = desired.steers.iter().filter(|steer| tables.contains(&steer.table));
         let steered = steers.map(|steer| (steer.table, steer.prefix));
-        let mut whole: BTreeMap<TableId, [Vec<(u128, u8)>; 2]> = BTreeMap::new();
+        let mut inside: BTreeMap<TableId, [Vec<(u128, u8)>; 2]> = BTreeMap::new();
         for (table, prefix) in steered.chain(delivered(desired)) {
-            let [v6, v4] = whole.entry(table).or_default();
+            let [v6, v4] = inside.entry(table).or_default();
             let Key { bits, len } = key(prefix);
             if prefix.addr().is_ipv6() { v6 } else { v4 }.push((bits, len));
         }
         let of_table =
             |(table, families): (TableId, [Vec<_>; 2])| Some((*vrfs.get(&table)?, families.map(Disjoint::of)));
-        Self { blocks: blocks_of_shifts(desired), whole: whole.into_iter().filter_map(of_table).collect() }
+        Self {
+            blocks: blocks_of_shifts(desired),
+            inside: inside.into_iter().filter_map(of_table).collect(),
+            small: small_tables(desired, vrfs),
+        }
     }
 
     /// Selects among the prefixes of all tables. Of equal ones the first is in force.
@@ -72,14 +84,17 @@ impl Scope {
             }
             met
         };
+        let all = |entries: &Entries| some(entries, &|_| true);
         let inside = |entries: &Entries, whole: &Disjoint| some(entries, &|key| whole.contain(key));
         let is_around = |key: Key| self.blocks.iter().any(|&block| meets(key, block));
-        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| some(v6, &is_around));
-        Met::of(around_blocks.unwrap_or_default(), self.inside_whole(tables, inside))
+        self.select(tables, (Vec::len, all), inside, |v6| some(v6, &is_around))
     }
 
     /// Selects among prefixes that are in order.
     pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
+        let all = |prefixes: &Prefixes| -> Meanings {
+            prefixes.iter().map(|(key, meaning)| place((key, meaning.value))).collect()
+        };
         let inside = |prefixes: &Prefixes, whole: &Disjoint| -> Meanings {
             let all = whole.0.iter().flat_map(|&(bits, len)| prefixes.inside(Key::new(bits, len)));
             all.map(place).take(MOST + 1).collect()
@@ -88,43 +103,67 @@ impl Scope {
             let blocks = self.blocks.iter().map(|&block| Key::new(u128::from(block) << 96, 32));
             blocks.flat_map(|block| v6.around(block)).map(place).collect()
         };
-        let around_blocks = tables.get(usize::from(MAIN)).map(|[v6, _]| around(v6));
-        Met::of(around_blocks.unwrap_or_default(), self.inside_whole(tables, inside))
+        self.select(tables, (Prefixes::len, all), inside, around)
     }
 
-    fn inside_whole<P>(
+    /// Selects whole tables while there is room for them, and what is needed most of the others.
+    fn select<P>(
         &self,
         tables: &[[P; 2]],
+        (len, all): (impl Fn(&P) -> usize, impl Fn(&P) -> Meanings),
         inside: impl Fn(&P, &Disjoint) -> Meanings,
-    ) -> BTreeMap<VrfIndex, [Meanings; 2]> {
-        let of_table = |(&vrf, [whole_v6, whole_v4]): (&VrfIndex, &[Disjoint; 2])| {
-            let [v6, v4] = tables.get(usize::from(vrf))?;
-            Some((vrf, [inside(v6, whole_v6), inside(v4, whole_v4)]))
-        };
-        self.whole.iter().filter_map(of_table).collect()
+        around: impl Fn(&P) -> Meanings,
+    ) -> Met {
+        let mut met = Met::default();
+        let mut room = MOST_WHOLE;
+        for (&vrf, families) in self.small.iter().filter_map(|vrf| Some((vrf, tables.get(usize::from(*vrf))?))) {
+            if let Some(rest) = room.checked_sub(families.iter().map(&len).sum()) {
+                room = rest;
+                met.whole.insert(vrf);
+                met.tables.insert(vrf, families.each_ref().map(&all));
+            }
+        }
+        let others = |vrf: &VrfIndex| Some(*vrf).filter(|vrf| !met.whole.contains(vrf));
+        let some: BTreeMap<VrfIndex, [Meanings; 2]> = (self.inside.iter())
+            .filter_map(|(vrf, [of_v6, of_v4])| {
+                let [v6, v4] = tables.get(usize::from(others(vrf)?))?;
+                Some((*vrf, [inside(v6, of_v6), inside(v4, of_v4)]))
+            })
+            .collect();
+        let around_blocks = others(&MAIN).and_then(|main| tables.get(usize::from(main))).map(|[v6, _]| around(v6));
+        met.extend(some, around_blocks.unwrap_or_default());
+        met
     }
 }
 
 impl Met {
-    fn of(around_blocks: Meanings, mut tables: BTreeMap<VrfIndex, [Meanings; 2]>) -> Self {
-        let inside: usize = tables.values().flatten().map(Meanings::len).sum();
-        let too_many = inside + around_blocks.len() > MOST;
-        if too_many {
-            tables.clear();
+    /// Adds what was selected of tables that are not whole.
+    fn extend(&mut self, some: BTreeMap<VrfIndex, [Meanings; 2]>, around_blocks: Meanings) {
+        let inside: usize = some.values().flatten().map(Meanings::len).sum();
+        self.too_many = inside + around_blocks.len() > MOST;
+        if !self.too_many {
+            self.tables.extend(some);
         }
-        let [v6, _] = tables.entry(MAIN).or_default();
-        v6.extend(around_blocks);
-        Self { tables, too_many }
+        if !around_blocks.is_empty() {
+            let [v6, _] = self.tables.entry(MAIN).or_default();
+            v6.extend(around_blocks);
+        }
     }
 }
 
-/// Returns true if a changed prefix of a table can be among the selected ones.
+/// Returns true if a changed prefix of a table can be among the selected ones, or can be now. `whole` are the tables of which
+/// all prefixes were selected before the change.
 pub(crate) fn is_met(
-    desired: &Desired,
+    (desired, vrfs): (&Desired, &BTreeMap<TableId, VrfIndex>),
+    whole: &BTreeSet<VrfIndex>,
     prefixes: &[Prefixes; 2],
     (vrf, is_v6, changed): (VrfIndex, bool, Key),
 ) -> bool {
     let [v6, v4] = prefixes;
+    let is_small = || v6.len() + v4.len() <= MOST_WHOLE && small_tables(desired, vrfs).contains(&vrf);
+    if whole.contains(&vrf) || is_small() {
+        return true;
+    }
     let prefixes = if is_v6 { v6 } else { v4 };
     let ranks = if desired.has_tc_engine() { [Rank::Steer, Rank::Sid].as_slice() } else { &[Rank::Steer] };
     let is_covered = |len| {
@@ -139,16 +178,32 @@ fn place((key, value): (Key, Value)) -> ((u128, u8), Value) {
     ((key.bits, key.len), value)
 }
 
+/// Returns the tables of the ports that ask for the program, and the main table.
+fn tables_of_ports(desired: &Desired) -> BTreeSet<TableId> {
+    let ports = desired.offload.iter().filter_map(|port| desired.ports.get(usize::from(port.0)));
+    ports.map(|port| port.table).chain([TableId::MAIN]).collect()
+}
+
+/// Returns the tables that packets are looked up in: those of ports, the main one, and those that SIDs lead to.
+fn small_tables(desired: &Desired, vrfs: &BTreeMap<TableId, VrfIndex>) -> BTreeSet<VrfIndex> {
+    let tables = tables_of_ports(desired).into_iter().chain(desired.sids.iter().filter_map(table_inside));
+    tables.filter_map(|table| vrfs.get(&table).copied()).collect()
+}
+
+/// Returns the table that a SID which decapsulates leads to.
+fn table_inside(sid: &LocalSid) -> Option<TableId> {
+    match sid.behavior {
+        Behavior::EndDt { table, .. } => Some(table),
+        _ => None,
+    }
+}
+
 /// Returns the SIDs that decapsulate, by the tables that they are looked up in, and the addresses of this node in the
 /// tables that they lead to; nothing without the tc engine.
 fn delivered(desired: &Desired) -> impl Iterator<Item = (TableId, IpNet)> {
-    let table = |sid: &LocalSid| match sid.behavior {
-        Behavior::EndDt { table, .. } => Some((sid.prefix, table)),
-        _ => None,
-    };
     let sids = desired.sids.iter().filter(|_| desired.has_tc_engine());
     let (outer, inner): (Vec<_>, BTreeSet<TableId>) =
-        sids.filter_map(table).map(|(prefix, table)| (IpNet::V6(prefix), table)).unzip();
+        sids.filter_map(|sid| Some((IpNet::V6(sid.prefix), table_inside(sid)?))).unzip();
     let own = desired.local_addresses.iter().filter(move |(table, _)| inner.contains(table));
     let looked_up_in = sid_tables(desired);
     let sids = outer.into_iter().flat_map(move |sid| looked_up_in.clone().into_iter().map(move |table| (table, sid)));

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::test_run::{Arrival, once};
-    use crate::xdp_offload::PacketCount;
+    use crate::xdp_offload::{PacketCount, Sizes};
 
     const PASS: u32 = 2;
     const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
@@ -78,7 +78,7 @@ mod tests {
     /// Returns the programs with loopback as device 3, port 1 of the tables. The own veth is device 5.
     fn on_loopback() -> (XdpOffload, Arrival) {
         srv6d_netns::move_thread_to_new().unwrap();
-        let mut offload = XdpOffload::load().unwrap();
+        let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();
         (offload, Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 })
     }
@@ -237,7 +237,7 @@ mod tests {
         };
         foreign.put_on_ingress(3, "lo").unwrap();
         let alone = programs();
-        let mut own = XdpOffload::load().unwrap();
+        let mut own = XdpOffload::load(&Sizes::largest()).unwrap();
         own.put_on_ingress(3, "lo").unwrap();
         own.put_on_ingress(3, "lo").unwrap();
         assert_eq!((programs().len(), programs().last()), (2, alone.last()));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_fib::{BLOCKS, BlockRow, PREFIX_IN_TRIE, PrefixRow, USIDS};
+use srv6d_fib::{BLOCKS, BlockRow, PREFIX_IN_TRIE, PrefixRow, USID_PAGES, USIDS_PER_PAGE};
 
 use super::TO_WORKER;
 
@@ -15,6 +15,9 @@ const USID: u8 = 48;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) blocks: BTreeMap<u32, BlockRow>,
+    /// Numbers of pages, by index of the block and the upper half of the uSID.
+    pub(super) pages: BTreeMap<u32, u32>,
+    /// By page and the lower half of the uSID.
     pub(super) usids: BTreeMap<u32, PrefixRow>,
 }
 
@@ -42,8 +45,8 @@ impl Index {
         self.blocks.insert(number, BlockRow { prefix, is_used: 1, covering: row });
         let last = first | u128::MAX >> BLOCK;
         for (&(bits, len), row) in rows.range((first, BLOCK + 1)..=(last, 128)).filter(|((_, len), _)| *len > BLOCK) {
-            let usid = u32::try_from(bits >> (128 - USID) & u128::from(USIDS - 1)).unwrap_or(0);
-            let at = number * USIDS + usid;
+            let usid = u32::try_from(bits >> (128 - USID) & 0xffff).unwrap_or(0);
+            let at = self.page(number * USID_PAGES + usid / USIDS_PER_PAGE) * USIDS_PER_PAGE + usid % USIDS_PER_PAGE;
             if len > USID {
                 self.usids.insert(at, PrefixRow { flags: PREFIX_IN_TRIE, ..PrefixRow::default() });
             } else {
@@ -51,6 +54,19 @@ impl Index {
             }
         }
     }
+
+    /// Returns the number of the page at this place, which gets the next free one if it has none. Page 0 stays empty.
+    fn page(&mut self, at: u32) -> u32 {
+        let next = u32::try_from(self.pages.len()).unwrap_or(0) + 1;
+        *self.pages.entry(at).or_insert(next)
+    }
+}
+
+/// Returns the number of pages that these prefixes need at most, the empty one included.
+pub(super) fn pages<'p>(prefixes: impl Iterator<Item = &'p (u128, u8)>) -> u32 {
+    let of_usids = prefixes.filter(|(_, len)| *len > BLOCK);
+    let pages: BTreeSet<u128> = of_usids.map(|(bits, _)| bits >> (128 - BLOCK - 8)).collect();
+    u32::try_from(pages.len()).unwrap_or(u32::MAX - 1) + 1
 }
 
 fn block(bits: u128) -> u128 {
@@ -90,6 +106,7 @@ mod tests {
             (prefix("fcbb:0:3::", 128), row(6)),
             (prefix("fcbb:0:0::", 48), row(7)),
             (prefix("fcbb:0:4::", 48), steered),
+            (prefix("fcbb:0:e001::", 48), row(12)),
             // This block has a prefix between block and uSID, so it is left to the trie.
             (prefix("fcbb:1:100::", 40), row(8)),
             (prefix("fcbb:2:1::", 48), row(9)),
@@ -100,16 +117,20 @@ mod tests {
         let blocks: Vec<_> =
             index.blocks.iter().map(|(number, block)| (*number, block.prefix, block.covering.target)).collect();
         assert_eq!(blocks, [(0, 0xfcbb_0000, 2), (1, 0xfcbb_0002, 1)]);
+        assert_eq!(index.pages, BTreeMap::from([(0, 1), (0xe0, 2), (USID_PAGES, 3)]));
         let usids: Vec<_> =
             index.usids.iter().map(|(at, row)| (*at, row.flags == PREFIX_IN_TRIE, row.target)).collect();
+        let page = USIDS_PER_PAGE;
         let expected = [
-            (0, false, 7),
-            (1, false, 3),
-            (2, true, 0),
-            (3, true, 0),
-            (4, false, steered.target),
-            (USIDS + 1, false, 9),
+            (page, false, 7),
+            (page + 1, false, 3),
+            (page + 2, true, 0),
+            (page + 3, true, 0),
+            (page + 4, false, steered.target),
+            (2 * page + 1, false, 12),
+            (3 * page + 1, false, 9),
         ];
         assert_eq!(usids, expected);
+        assert!(pages(rows.keys()) >= 4, "as many as are in use, and the empty one");
     }
 }

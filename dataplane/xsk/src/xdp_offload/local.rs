@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::test_run::once_local;
-    use crate::xdp_offload::{PacketCount, Wiring};
+    use crate::xdp_offload::{PacketCount, Sizes, Wiring};
 
     const PASS: u32 = u32::MAX;
     const REDIRECT: u32 = 7;
@@ -103,7 +103,7 @@ mod tests {
     /// Returns the program at `lo`. The own veth is port 2 of the tables and device 5. Packets leave by port 1, device 3.
     fn on_loopback() -> (XdpOffload, u32) {
         srv6d_netns::move_thread_to_new().unwrap();
-        let mut offload = XdpOffload::load().unwrap();
+        let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();
         offload.put_on_local(5, "lo").unwrap();
         assert_eq!(offload.local(), Some(5));
@@ -191,7 +191,7 @@ mod tests {
             programs.iter().map(aya::programs::ProgramInfo::id).collect::<Vec<u32>>()
         };
         let alone = programs();
-        let mut own = XdpOffload::load().unwrap();
+        let mut own = XdpOffload::load(&Sizes::largest()).unwrap();
         own.put_on_local(5, "lo").unwrap();
         assert_eq!((programs().len(), programs().first()), (2, alone.first()));
         own.take_off_local();

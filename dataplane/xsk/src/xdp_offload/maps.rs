@@ -7,14 +7,14 @@ use aya::maps::{
 };
 use srv6d_fib::{
     BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KernelEndRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow,
-    PrefixRow, SidRow,
+    PrefixRow, SidRow, SrhRow,
 };
 use zerocopy::transmute;
 
 /// Bytes of a key behind its length.
 type KeyBytes = [u8; size_of::<KeyRow>() - size_of::<u32>()];
 
-type CountBytes = [u8; size_of::<CountRow>()];
+pub(super) type CountBytes = [u8; size_of::<CountRow>()];
 
 /// A row that maps hold.
 pub(super) trait Row: Copy + Default + PartialEq {
@@ -36,9 +36,9 @@ macro_rules! rows {
     };
 }
 
-rows!(NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, HopRow, DeviceRow, u32);
+rows!(NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, SrhRow, HopRow, DeviceRow, u32);
 
-/// A table of two generations.
+/// A table of two generations, whose rows stand in turn.
 pub(super) struct Table<R: Row> {
     map: Array<MapData, R::Bytes>,
     /// Rows of one generation.
@@ -58,7 +58,7 @@ impl<R: Row> Table<R> {
     }
 
     pub(super) fn set(&mut self, set: usize, number: u32, row: R) -> Result<(), MapError> {
-        self.map.set(u32::from(set == 1) * self.rows + number, row.bytes(), 0)
+        self.map.set(2 * number + u32::from(set == 1), row.bytes(), 0)
     }
 }
 
@@ -100,6 +100,7 @@ pub(super) struct Maps {
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
     pub(super) blocks: Table<BlockRow>,
+    pub(super) usid_pages: Table<u32>,
     pub(super) usids: Table<PrefixRow>,
     pub(super) prefixes: LpmTrie<MapData, KeyBytes, <PrefixRow as Row>::Bytes>,
     pub(super) sources: LpmTrie<MapData, KeyBytes, u32>,
@@ -108,6 +109,7 @@ pub(super) struct Maps {
     pub(super) steer_members: Table<u32>,
     pub(super) steer_patterns: Table<PatternRow>,
     pub(super) paths: Table<PathRow>,
+    pub(super) srhs: Table<SrhRow>,
     pub(super) groups: Table<GroupRow>,
     pub(super) group_members: Table<u32>,
     pub(super) group_patterns: Table<PatternRow>,
@@ -132,6 +134,7 @@ impl Maps {
             node: Table::take(ebpf, "node")?,
             ports: Table::take(ebpf, "ports")?,
             blocks: Table::take(ebpf, "blocks")?,
+            usid_pages: Table::take(ebpf, "usid_pages")?,
             usids: Table::take(ebpf, "usids")?,
             prefixes: ebpf.take_map("prefixes")?.try_into().ok()?,
             sources: ebpf.take_map("sources")?.try_into().ok()?,
@@ -140,6 +143,7 @@ impl Maps {
             steer_members: Table::take(ebpf, "steer_members")?,
             steer_patterns: Table::take(ebpf, "steer_patterns")?,
             paths: Table::take(ebpf, "paths")?,
+            srhs: Table::take(ebpf, "srhs")?,
             groups: Table::take(ebpf, "groups")?,
             group_members: Table::take(ebpf, "group_members")?,
             group_patterns: Table::take(ebpf, "group_patterns")?,

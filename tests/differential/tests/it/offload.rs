@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
 use ipnet::IpNet;
@@ -36,8 +36,12 @@ use srv6d_wire::checksum;
 /// Numbers of the frames of each kind in this test so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Forwarded by the program without change, or shifted.
+    /// Shifted by the program.
     shifted: u32,
+    /// Forwarded by the program as they were: IPv6 frames, IPv4 frames.
+    routed: [u32; 2],
+    /// Decapsulated by the program for another port: IPv6 inside, IPv4 inside.
+    unwrapped: [u32; 2],
     /// Encapsulated by the program: IPv6 frames, IPv4 frames.
     encapsulated: [u32; 2],
     /// Forwarded by the program, received on edge or host ports.
@@ -90,6 +94,8 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
     result.unwrap_or_else(|why| panic!("{why}"));
     let Seen {
         shifted,
+        routed: [routed_v6, routed_v4],
+        unwrapped: [unwrapped_v6, unwrapped_v4],
         encapsulated: [v6, v4],
         from_outside,
         of_vrfs,
@@ -102,7 +108,8 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
     } = seen.get();
     let is_proof = shifted > 150 && v6 > 150 && v4 > 25 && from_outside > 50 && of_vrfs > 25 && refused > 100;
     let is_proof = is_proof && admitted > 50 && not_admitted > 100 && allowed_carriers > 10;
-    let is_proof = is_proof && inner_v6 > 25 && inner_v4 > 5 && delivered_by_worker > 100;
+    let is_proof = is_proof && inner_v6 > 15 && inner_v4 > 2 && delivered_by_worker > 100;
+    let is_proof = is_proof && routed_v6 > 100 && routed_v4 > 5 && unwrapped_v6 > 15 && unwrapped_v4 > 2;
     eprintln!("{:?}", seen.get());
     assert!(is_proof, "nothing is proven: {:?}", seen.get());
 }
@@ -147,11 +154,27 @@ impl Seen {
         }
         let family = arrival.frame.get(12..14).map_or(0, |bytes| usize::from(bytes == [8, 0]));
         let is_path = |what: &Counted| matches!(what, Counted::Path(_));
-        match self.encapsulated.get_mut(family).filter(|_| counted.keys().any(is_path)) {
-            Some(count) => *count += 1,
-            None => self.shifted += 1,
+        let is_of_sid = counted.keys().any(|what| matches!(what, Counted::Sid(_)));
+        let count = match (counted.keys().any(is_path), is_of_sid) {
+            (true, _) => self.encapsulated.get_mut(family),
+            (false, true) if ends_here(desired, arrival) => {
+                self.unwrapped.get_mut(usize::from(arrival.frame.get(20) == Some(&4)))
+            }
+            (false, true) => Some(&mut self.shifted),
+            (false, false) => self.routed.get_mut(family),
+        };
+        if let Some(count) = count {
+            *count += 1;
         }
     }
+}
+
+/// Whether the longest SID that the frame is addressed to decapsulates.
+fn ends_here(desired: &Desired, arrival: &Arrival) -> bool {
+    let to = arrival.frame.get(38..).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes));
+    let sids = desired.sids.iter().filter(|sid| to.is_some_and(|to| sid.prefix.contains(&to)));
+    let longest = sids.max_by_key(|sid| sid.prefix.prefix_len());
+    longest.is_some_and(|sid| matches!(sid.behavior, Behavior::EndDt { .. }))
 }
 
 fn of_worker(worker: &mut Worker, desired: &Desired, arrival: &Arrival) -> Option<Outcome> {
@@ -248,7 +271,8 @@ fn steer_plainly(desired: &mut Desired) {
     }
 }
 
-/// Gives this node an address of each family in every table that a SID decapsulates into.
+/// Gives this node an address of each family, and next hops to the subnets around them, in every table that a SID
+/// decapsulates into.
 fn live_behind_sids(desired: &mut Desired) {
     let table = |sid: &LocalSid| match sid.behavior {
         Behavior::EndDt { table, .. } => Some(table),
@@ -256,9 +280,18 @@ fn live_behind_sids(desired: &mut Desired) {
     };
     let tables: BTreeSet<TableId> = desired.sids.iter().filter_map(table).collect();
     let own: [IpAddr; 2] = ["2001:db8:e::1", "10.8.0.1"].map(|own| own.parse().unwrap());
-    let all = tables.into_iter().flat_map(|table| own.map(|own| (table, own)));
+    let all = tables.iter().flat_map(|&table| own.map(|own| (table, own)));
     desired.local_addresses.splice(..0, all);
     desired.local_addresses.dedup();
+    let around: [IpNet; 2] = ["2001:db8:e::/48", "10.8.0.0/16"].map(|prefix| prefix.parse().unwrap());
+    let via = |number: u16| Some(IpAddr::V6([0xfd00, 0, 0, 0, 0, 0, 0, number].into()));
+    let hops: Vec<Hop> = (0..2).map(|number| Hop { port: PortId(number), via: via(number), weight: 1 }).collect();
+    desired.routes.retain(|route| !around.contains(&route.prefix));
+    desired.steers.retain(|steer| !around.contains(&steer.prefix));
+    let routes = tables
+        .iter()
+        .flat_map(|&table| around.map(|prefix| Route { table, prefix, action: RouteAction::Via(hops.clone()) }));
+    desired.routes.extend(routes);
 }
 
 fn shifts(sid: &LocalSid) -> bool {
@@ -300,7 +333,7 @@ fn aim(frame: &mut [u8], desired: &Desired, table: TableId, (prefix, argument): 
 }
 
 /// Changes the destination of half of the frames that carry another packet to a SID that decapsulates, and the one inside
-/// to an address of this node. Returns false for all other frames.
+/// to an address of this node or to the one behind it. Returns false for all other frames.
 fn aim_at_this_node(frame: &mut [u8], desired: &Desired, (sid, argument): (Index, u128)) -> bool {
     let is_v6 = match frame.get(20) {
         Some(41) => true,
@@ -324,10 +357,11 @@ fn aim_at_this_node(frame: &mut [u8], desired: &Desired, (sid, argument): (Index
         write(frame, if is_v6 { 60 } else { 63 }, &[17]);
         frame.get_mut(15).into_iter().for_each(|class| *class &= 0xcf);
     }
+    let behind = u8::from(argument & 8 != 0);
     match inside {
-        IpAddr::V6(own) => write(frame, 78, &own.octets()),
+        IpAddr::V6(own) => write(frame, 78, &(own.to_bits() + u128::from(behind)).to_be_bytes()),
         IpAddr::V4(own) => {
-            write(frame, 70, &own.octets());
+            write(frame, 70, &(own.to_bits() + u32::from(behind)).to_be_bytes());
             write(frame, 64, &[0; 2]);
             let sum = frame.get(54..74).map(checksum::of).unwrap_or_default();
             write(frame, 64, &sum.to_be_bytes());
