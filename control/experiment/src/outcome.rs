@@ -93,12 +93,12 @@ impl Simulation<'_> {
 
     /// Returns the load of the busiest link between switches by that of all of them; 0 if none carried anything.
     fn busiest_by_mean(&self) -> f64 {
-        let sent_and_rate = |port| match &self.exact {
-            Some(exact) => exact.load(port),
-            None => {
-                let port = &self.ports[port].port;
-                (port.counts().sent_bytes, port.emulation().rate)
+        let sent_and_rate = |port| {
+            if let Some(exact) = &self.exact {
+                return exact.load(port);
             }
+            let port = &self.ports[port].port;
+            (port.counts().sent_bytes, port.emulation().rate)
         };
         let links = (0..self.shape.link_count()).map(sent_and_rate);
         let loads: Vec<f64> = links.map(|(sent, rate)| sent as f64 / rate.max(1) as f64).collect();

@@ -13,6 +13,7 @@ use super::error::LabError;
 
 /// Arguments of `srv6d lab experiment`.
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct ExperimentArguments {
     /// File of the experiment, or `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "example")]

@@ -216,13 +216,11 @@ fn sent_by_kernel<'l>(
 fn over_link<'l>(lab: &'l Lab, node: &Node, port: &str, frame: Vec<u8>) -> Next<'l> {
     let ports = lab.topology.ports(&node.name).into_iter();
     let peer = ports.map(|link| (link.own, link.peer)).find(|(own, _)| own.port == port).map(|(_, peer)| peer);
-    match peer.and_then(|peer| Some((lab.topology.node(&peer.node)?, peer.port.clone()))) {
-        Some((node, port)) => Next::Link(Arriving { node, port, frame }),
-        None => {
-            let why = format!("it leaves by {port}, which is no link of the lab");
-            Next::End(End { delivered: false, node: node.name.clone(), why })
-        }
+    if let Some((node, port)) = peer.and_then(|peer| Some((lab.topology.node(&peer.node)?, peer.port.clone()))) {
+        return Next::Link(Arriving { node, port, frame });
     }
+    let why = format!("it leaves by {port}, which is no link of the lab");
+    Next::End(End { delivered: false, node: node.name.clone(), why })
 }
 
 fn explained(lab: &Lab, node: &Node, port: &str, frame: &[u8]) -> Result<ExplainView, LabError> {
@@ -316,8 +314,8 @@ fn route(lab: &Lab, node: &Node, destination: IpAddr) -> Result<Route, LabError>
         let said = said.map_err(|error| LabError::Failed(format!("cannot run ip: {error}\nfix: install iproute2")))?;
         let routes: Vec<Route> = serde_json::from_slice(&said.stdout).unwrap_or_default();
         let refusal = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-        let none = || Route { dst: destination.to_string(), refusal: Some(refusal), ..Route::default() };
-        Ok(routes.into_iter().next().unwrap_or_else(none))
+        let refused = || Route { dst: destination.to_string(), refusal: Some(refusal), ..Route::default() };
+        Ok(routes.into_iter().next().unwrap_or_else(refused))
     })
 }
 

@@ -29,9 +29,9 @@ fn made(family: AddressFamily, of_type: SockType, protocol: impl Into<Option<Soc
 }
 
 /// Returns the error number of the system call behind an error of the crate `region`.
-fn number(error: region::Error) -> Errno {
+fn number(error: &region::Error) -> Errno {
     match error {
-        region::Error::SystemCall(number) => Errno::from_raw(number),
+        region::Error::SystemCall(number) => Errno::from_raw(*number),
         _ => Errno::UnknownErrno,
     }
 }
@@ -53,7 +53,7 @@ fn attempts(scratch: &str) -> Vec<(&'static str, Result<(), Errno>)> {
     vec![
         ("execve", ran(Command::new("true").status().map(drop))),
         ("execute written memory", ran(written.make_exec().map(drop))),
-        ("memory to be written and executed", both.map_err(number)),
+        ("memory to be written and executed", both.map_err(|error| number(&error))),
         ("unshare mount", unshare(CloneFlags::CLONE_NEWNS)),
         ("mount", mounted()),
         ("setns", setns(&namespace, CloneFlags::CLONE_NEWNET)),

@@ -61,7 +61,7 @@ impl Exact {
 
     fn text(&self, node: u32, knowledge: &Knowledge<'_>) -> String {
         let mut text = String::new();
-        let seed = (self.seed << 16) as u32 ^ node;
+        let seed = u32::try_from(self.seed & 0xffff).unwrap_or_default() << 16 ^ node;
         let _ = writeln!(text, "[node]\nname = \"node{node}\"\nhash_seed = {seed}\nhash_qp = true");
         let usid = self.usid(node);
         let _ = writeln!(text, "source = \"fcbb:0:{usid:x}::1\"");

@@ -1,6 +1,6 @@
 //! Frames of the exact mode: `RoCEv2` packets of applications, whose last bytes say which packet of a queue pair they are.
 
-use etherparse::{IpHeaders, Ipv6Header, PacketBuilder, ip_number};
+use etherparse::{IpHeaders, Ipv6Extensions, Ipv6Header, PacketBuilder, ip_number};
 use srv6d_dataplane::memory::MemoryFrame;
 
 use super::addresses::{application, kernel_mac, packet_mac};
@@ -37,7 +37,7 @@ pub(super) fn frame(between: Endpoints, packet: Packet, len: u32) -> MemoryFrame
         ..Ipv6Header::default()
     };
     let builder = PacketBuilder::ethernet2(kernel_mac(source).0, packet_mac(source).0)
-        .ip(IpHeaders::Ipv6(header, Default::default()))
+        .ip(IpHeaders::Ipv6(header, Ipv6Extensions::default()))
         .udp(port, ROCE_V2);
     let mut bytes = Vec::with_capacity(builder.size(payload.len()));
     // Writing into a vector fails only for a payload that is too long for UDP, and no frame is that long.
@@ -60,12 +60,13 @@ fn payload(queue_pair: u32, packet: Packet, len: usize) -> Vec<u8> {
 pub(super) fn packet(frame: &MemoryFrame) -> Option<Packet> {
     let bytes = frame.bytes();
     let (_, id) = bytes.split_last_chunk::<NUMBER>()?;
-    let [a, b, c, d, e, f, g, h, is_repeated] = *id;
+    let (queue_pair, rest) = id.split_first_chunk::<4>()?;
+    let (sequence, is_repeated) = rest.split_first_chunk::<4>()?;
     Some(Packet {
-        queue_pair: u32::from_be_bytes([a, b, c, d]),
-        sequence: u32::from_be_bytes([e, f, g, h]),
+        queue_pair: u32::from_be_bytes(*queue_pair),
+        sequence: u32::from_be_bytes(*sequence),
         is_marked: false,
-        is_repeated: is_repeated == 1,
+        is_repeated: is_repeated == [1],
     })
 }
 

@@ -86,13 +86,11 @@ impl Simulation<'_> {
         let of_node = self.faulty().into_iter().flatten().filter(|port| exact.owner(*port) == node);
         let lost: u64 = of_node.map(|port| exact.lost_by(port)).sum();
         let known = &mut self.tally.lost_at_fault;
-        let before = known.iter_mut().find(|(of, _)| *of == node);
-        let is_more = match before {
-            Some((_, before)) => std::mem::replace(before, lost) < lost,
-            None => {
-                known.push((node, lost));
-                lost > 0
-            }
+        let is_more = if let Some((_, before)) = known.iter_mut().find(|(of, _)| *of == node) {
+            std::mem::replace(before, lost) < lost
+        } else {
+            known.push((node, lost));
+            lost > 0
         };
         if is_more {
             self.tally.last_loss = Some(now);
@@ -107,7 +105,9 @@ impl Simulation<'_> {
             self.with_knowledge(|knowledge| nodes.iter().try_for_each(|node| exact.configure(*node, knowledge)));
         self.exact = Some(exact);
         self.failure = self.failure.take().or(done.err());
-        nodes.into_iter().for_each(|node| self.wake(node, now));
+        for node in nodes {
+            self.wake(node, now);
+        }
     }
 
     /// Calls a function with what the routing and the planner know.

@@ -25,8 +25,8 @@ pub fn vtysh(node: &Node) -> Option<PathBuf> {
 
 /// Whether a daemon of FRR runs: somebody listens on its socket. The socket of a daemon that was killed stays behind.
 pub fn runs(node: &Node, daemon: &str) -> bool {
-    let listens = |run: &&str| UnixStream::connect(node.places.path(&format!("{run}/{daemon}.vty"))).is_ok();
-    ["/run/frr", "/var/run/frr"].iter().any(|run| listens(&run))
+    let listens = |run: &str| UnixStream::connect(node.places.path(&format!("{run}/{daemon}.vty"))).is_ok();
+    ["/run/frr", "/var/run/frr"].iter().any(|run| listens(run))
 }
 
 /// Returns the daemons for which a configuration has blocks and which do not run: their sockets are missing.

@@ -51,7 +51,7 @@ fn status(node: &Node) -> Result<(), Failure> {
     if has_frr(node) {
         let state = |daemon: &str| if frr::runs(node, daemon) { "RUNNING" } else { "STOPPED" };
         let is_shown = |daemon: &&str| ALWAYS.contains(daemon) || switched_off(node, daemon).is_none();
-        let shown = ALWAYS.into_iter().chain(OPTIONAL).filter(|daemon| is_shown(&daemon));
+        let shown = ALWAYS.into_iter().chain(OPTIONAL).filter(is_shown);
         said.extend(shown.map(|daemon| format!("{daemon:<33}{}\n", state(daemon))));
     }
     output::print(&said)
