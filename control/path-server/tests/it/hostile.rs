@@ -125,7 +125,9 @@ async fn slow_heads_that_come_again_are_bounded() {
     }
     let cut_off = tokio::time::timeout(Duration::from_millis(100), listening.chunk()).await;
     assert!(!matches!(cut_off, Ok(Ok(None) | Err(_))), "the listener is cut off: {cut_off:?}");
-    clients.iter().for_each(|client| client.abort());
+    for client in clients {
+        client.abort();
+    }
 }
 
 /// There are more listeners than the server accepts: most get a refusal with text, and other clients are served.
