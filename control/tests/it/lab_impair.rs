@@ -126,12 +126,9 @@ fn a_link_is_impaired_under_a_stream_and_only_its_losses_are_lost() {
     assert!(least_ping(&lab) >= 40.0, "20 ms there and back");
     must(&lab, "leaf00-host01 --clear");
     assert_eq!((ends("eth1"), ends("eth2")), ([Some(1_000_000_000); 2], [None; 2]));
+    // With the emulation the worker's part ends, and the XDP program may overtake what the worker still has.
     let report = stream.end();
-    assert_eq!(
-        (&report["lost"], &report["duplicated"], &report["reordered"]),
-        (&0.into(), &0.into(), &0.into()),
-        "{report}"
-    );
+    assert_eq!((&report["lost"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
 
     let stream = Stream::start(&lab);
     let said = must(&lab, "leaf00:eth2 --loss 20%");
