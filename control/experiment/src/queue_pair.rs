@@ -63,6 +63,8 @@ pub(crate) struct QueuePair {
     unanswered: u32,
     /// Packets that got lost and are to be sent again.
     lost: Vec<u32>,
+    /// One more than the highest number that has left its leaf.
+    left: u32,
     /// One more than the highest number that has arrived.
     arrived: u32,
 }
@@ -70,7 +72,19 @@ pub(crate) struct QueuePair {
 impl QueuePair {
     /// Creates a queue pair that may not send yet.
     pub fn new(job: u32, (port, number): (u16, u32), flow: FlowHash) -> Self {
-        Self { job, port, number, flow, spine: None, granted: 0, next: 0, unanswered: 0, lost: Vec::new(), arrived: 0 }
+        Self {
+            job,
+            port,
+            number,
+            flow,
+            spine: None,
+            granted: 0,
+            next: 0,
+            unanswered: 0,
+            lost: Vec::new(),
+            left: 0,
+            arrived: 0,
+        }
     }
 
     /// Takes the number of the packet to be sent next, and whether it has been sent before. `None`: it has nothing to send, or
@@ -94,6 +108,14 @@ impl QueuePair {
         if is_lost {
             self.lost.push(sequence);
         }
+    }
+
+    /// Notes that a packet leaves its leaf. Returns true if none behind it has left before: packets that wait for an uplink leave
+    /// behind later ones that took another uplink, and say nothing about the present choice.
+    pub fn leaves_in_order(&mut self, sequence: u32) -> bool {
+        let is_next = sequence >= self.left;
+        self.left = self.left.max(sequence + 1);
+        is_next
     }
 
     /// Notes the arrival of a packet. Returns true if a later one has arrived before it.
@@ -166,6 +188,7 @@ mod tests {
     fn a_packet_behind_a_later_one_is_late() {
         let mut pair = QueuePair::new(0, (0, 0), FlowHash::default());
         assert_eq!([0, 2, 1, 3].map(|sequence| pair.arrive(sequence)), [false, false, true, false]);
+        assert_eq!([0, 2, 1, 3].map(|sequence| pair.leaves_in_order(sequence)), [true, true, false, true]);
     }
 
     #[test]

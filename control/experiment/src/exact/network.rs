@@ -61,7 +61,10 @@ impl Simulation<'_> {
     /// Takes a frame to the node at the other end of a link.
     fn carry(&mut self, port: u32, frame: MemoryFrame, now: Ps) {
         if let Some(packet) = frame::packet(&frame) {
-            if let Place::LeafUp { spine, .. } = self.shape.place(port) {
+            if let Place::LeafUp { spine, .. } = self.shape.place(port)
+                && !packet.is_repeated
+                && self.queue_pairs[packet.queue_pair].leaves_in_order(packet.sequence)
+            {
                 self.note_spine(packet.queue_pair, spine);
             }
             if let Some(emulation) = self.exact.as_ref().map(|exact| exact.links[port].emulation) {
