@@ -1,7 +1,6 @@
 //! Samples how busy the ports of a worker are, for groups that choose by it.
 
 use srv6d_balance::{Sample, Sampler};
-use srv6d_emulate::Emulation;
 use srv6d_srv6::desired::{Balancing, PortId};
 use srv6d_srv6::{Balancer, PortState};
 
@@ -88,6 +87,5 @@ fn limits(snapshot: &Snapshot, socket: usize, device: u16) -> Option<(u64, u64)>
     let emulated = snapshot.emulated.get(socket).and_then(Option::as_ref);
     let of_link = |balancing: &Balancing| Some((*balancing.rates.get(&PortId(device))?, 0));
     let Some(emulated) = emulated else { return of_link(snapshot.tables.balancing()) };
-    let Emulation { rate, queue, ecn, .. } = emulated.emulation;
-    Some((rate, ecn.map_or(queue, |ecn| ecn.max)))
+    Some((emulated.emulation.rate, emulated.emulation.full_queue()))
 }

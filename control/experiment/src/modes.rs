@@ -96,7 +96,7 @@ impl Leaves {
     /// Sets the rate of the port of a leaf to a spine. The leaf sees it at once.
     pub fn set_rate(&mut self, fabric: &Fabric, [leaf, spine]: [u32; 2], rate: u64) {
         if let ChoiceRule::ByState { rate_weight, .. } = self.rule {
-            self.samplers[self.shape.pair(leaf, spine)].change(rate, full_queue(fabric), rate_weight);
+            self.samplers[self.shape.pair(leaf, spine)].change(rate, fabric.link_port().full_queue(), rate_weight);
         }
     }
 
@@ -212,10 +212,5 @@ fn state(sampler: &Sampler) -> PortState {
 }
 
 fn sampler(fabric: &Fabric, rate_weight: u8) -> Sampler {
-    Sampler::new(fabric.link_rate, full_queue(fabric), rate_weight, 0, 0)
-}
-
-/// Returns the bytes in a queue that count as a full one, as for a port of the daemon.
-fn full_queue(fabric: &Fabric) -> u64 {
-    fabric.ecn.map_or(fabric.queue, |ecn| ecn.max)
+    Sampler::new(fabric.link_rate, fabric.link_port().full_queue(), rate_weight, 0, 0)
 }

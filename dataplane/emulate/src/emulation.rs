@@ -35,6 +35,11 @@ impl Emulation {
     pub const fn of_rate(rate: u64) -> Self {
         Self { rate, queue: 256_000, packets: 512, overhead: 24, delay: 0, loss: Chance::NEVER, ecn: None }
     }
+
+    /// Returns the bytes in the queue that count as a full one: those from which every packet is marked, or else all of it.
+    pub fn full_queue(&self) -> u64 {
+        self.ecn.map_or(self.queue, |ecn| ecn.max)
+    }
 }
 
 /// ECN marking by the depth of the queue at the moment, as for DCTCP (RFC 8257).

@@ -25,7 +25,7 @@ use srv6d_api::state::GlbView;
 use srv6d_dataplane::{Dataplane, PortTraffic};
 use srv6d_heartbeat::Key;
 use srv6d_plan::{Environment, Plan};
-use srv6d_srv6::desired::{Desired, Links, Metric, PortId};
+use srv6d_srv6::desired::{Desired, Emulation, Links, Metric, PortId};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
@@ -219,7 +219,7 @@ fn wanted(glb: &srv6d_plan::Glb, desired: &Desired, environment: &Environment) -
     let port = |(id, node): &(PortId, Option<srv6d_config::NodeId>)| {
         let model = desired.ports.get(usize::from(id.0))?;
         let emulation = desired.emulated.get(id);
-        let full_queue = emulation.map_or(0, |link| link.ecn.map_or(link.queue, |ecn| ecn.max));
+        let full_queue = emulation.map_or(0, Emulation::full_queue);
         Some(WantedPort {
             name: model.name.clone(),
             ifindex: indexes.get(model.name.as_str()).copied(),
