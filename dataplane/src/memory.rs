@@ -38,6 +38,18 @@ impl MemoryFrame {
         bytes
     }
 
+    /// Returns the last bytes of the packet. `None`: it is shorter.
+    pub fn last<const COUNT: usize>(&self) -> Option<[u8; COUNT]> {
+        let Extent { start, len } = self.extent();
+        let head = self.room.get(start..start + len).unwrap_or_default();
+        let mut bytes = head.iter().chain(&self.tail).rev();
+        let mut last = [0; COUNT];
+        for byte in last.iter_mut().rev() {
+            *byte = *bytes.next()?;
+        }
+        Some(last)
+    }
+
     /// Returns the packet at the very beginning of a buffer, so that a header in front of it moves the packet. The
     /// position is not recorded in the frame.
     #[inline]

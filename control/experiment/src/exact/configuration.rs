@@ -152,7 +152,7 @@ impl Exact {
     fn environment(&self, node: u32) -> Environment {
         let mtu = self.mtu();
         let mut environment = Environment::default();
-        for (port, ifindex) in self.ports(node).into_iter().zip(2..) {
+        for (port, ifindex) in self.ports(node).zip(2..) {
             let name = addresses::name(port, self.seed);
             environment.neighbors.extend(PEER.parse::<IpAddr>().ok().map(|address| KernelNeighbor {
                 device: name.clone(),

@@ -58,8 +58,7 @@ fn payload(queue_pair: u32, packet: Packet, len: usize) -> Vec<u8> {
 
 /// Returns the packet that a frame carries, wherever it is on its way.
 pub(super) fn packet(frame: &MemoryFrame) -> Option<Packet> {
-    let bytes = frame.bytes();
-    let (_, id) = bytes.split_last_chunk::<NUMBER>()?;
+    let id: [u8; NUMBER] = frame.last()?;
     let (queue_pair, rest) = id.split_first_chunk::<4>()?;
     let (sequence, is_repeated) = rest.split_first_chunk::<4>()?;
     Some(Packet {

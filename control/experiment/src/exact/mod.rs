@@ -114,20 +114,15 @@ impl Exact {
 
     /// Number of the node that sends by a port.
     pub fn owner(&self, port: u32) -> u32 {
-        match self.shape.place(port) {
-            Place::LeafUp { leaf, .. } => leaf,
-            Place::HostDown { host } => self.shape.leaf_of(host),
-            Place::SpineDown { spine, .. } => self.shape.leaves + spine,
-            Place::HostUp { host } => self.host(host),
-        }
+        self.sender(port).0
     }
 
     /// Returns the drops of all links by reason: queue full, lost on the wire, port down. The number of marks comes last.
     pub fn drops(&self) -> [u64; 4] {
         let mut sums = [0; 4];
         for node in self.numbers() {
-            for port in 0..self.ports(node).len() {
-                let queue = self.nodes[node].queue(port);
+            for at in 0..self.ports(node).count() {
+                let queue = self.nodes[node].queue(at);
                 let counts = [queue.queue_full, queue.wire_loss, queue.port_down, queue.ce_marked];
                 sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             }
@@ -141,16 +136,15 @@ impl Exact {
     /// Returns the bytes that a port has sent, and its rate.
     pub fn load(&self, port: u32) -> (u64, u64) {
         let emulation = self.links[port].emulation;
-        let at = self.ports(self.owner(port)).iter().position(|other| *other == port).unwrap_or_default();
-        let (packets, bytes) = self.nodes[self.owner(port)].sent(at);
+        let (node, at) = self.sender(port);
+        let (packets, bytes) = self.nodes[node].sent(at);
         (bytes + packets * u64::from(emulation.overhead), emulation.rate)
     }
 
     /// Returns how many packets a link has lost in this direction, apart from those that its queue had no room for.
     pub fn lost_by(&self, port: u32) -> u64 {
-        let owner = self.owner(port);
-        let at = self.ports(owner).iter().position(|other| *other == port).unwrap_or_default();
-        let queue = self.nodes[owner].queue(at);
+        let (node, at) = self.sender(port);
+        let queue = self.nodes[node].queue(at);
         queue.wire_loss + queue.port_down
     }
 
@@ -169,19 +163,26 @@ impl Exact {
     }
 
     /// Returns the ports of a node in their order, as [`Shape`] numbers them.
-    fn ports(&self, node: u32) -> Vec<u32> {
-        let shape = self.shape;
-        match self.kind(node) {
-            NodeKind::Leaf(leaf) => {
-                let up = (0..shape.spines).map(|spine| Place::LeafUp { leaf, spine });
-                let down = (leaf * shape.hosts..(leaf + 1) * shape.hosts).map(|host| Place::HostDown { host });
-                up.chain(down).map(|place| shape.port(place)).collect()
-            }
-            NodeKind::Spine(spine) => {
-                (0..shape.leaves).map(|leaf| shape.port(Place::SpineDown { spine, leaf })).collect()
-            }
-            NodeKind::Host(host) => vec![shape.port(Place::HostUp { host })],
-        }
+    fn ports(&self, node: u32) -> impl Iterator<Item = u32> {
+        (0..).map_while(move |at| self.port(node, at))
+    }
+
+    /// Returns the port of a node that has this number there, as [`Shape`] numbers it. `None`: it leads to applications.
+    fn port(&self, node: u32, at: u32) -> Option<u32> {
+        let Shape { leaves, spines, hosts } = self.shape;
+        let place = match self.kind(node) {
+            NodeKind::Leaf(leaf) if at < spines => Place::LeafUp { leaf, spine: at },
+            NodeKind::Leaf(leaf) if at < spines + hosts => Place::HostDown { host: leaf * hosts + at - spines },
+            NodeKind::Spine(spine) if at < leaves => Place::SpineDown { spine, leaf: at },
+            NodeKind::Host(host) if at == 0 => Place::HostUp { host },
+            _ => return None,
+        };
+        Some(self.shape.port(place))
+    }
+
+    /// Returns the node that sends by a port, and the number of the port there.
+    fn sender(&self, port: u32) -> (u32, usize) {
+        self.receiver(self.shape.other_end(port))
     }
 
     /// Returns the node at the other end of a port, and the number of the port there.

@@ -36,11 +36,11 @@ impl Simulation<'_> {
             return;
         }
         exact.nodes[node].due = None;
-        let ports = exact.ports(node);
         let Handed { sent, dropped } = exact.nodes[node].round(now);
-        for (socket, frame) in sent {
-            match ports.get(socket) {
-                Some(port) => self.carry(*port, frame, now),
+        for (at, frame) in sent {
+            let port = self.exact.as_ref().and_then(|exact| exact.port(node, u32::try_from(at).ok()?));
+            match port {
+                Some(port) => self.carry(port, frame, now),
                 None => self.deliver_frame(&frame, now),
             }
         }
@@ -51,7 +51,7 @@ impl Simulation<'_> {
             self.answer(packet, true, now);
         }
         let Some(exact) = &mut self.exact else { return };
-        if exact.nodes[node].has_received(ports.len() + 1) {
+        if exact.nodes[node].has_received() {
             self.wake(node, now);
         } else if let Some(at) = exact.nodes[node].next_event() {
             self.wake(node, at.max(now));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{DeviceCounters, EmulatedPort, Publisher, QueueCounters, Step, Totals, Wiring, WorkerCounters};
 use srv6d_srv6::desired::{Desired, PortId};
@@ -74,8 +75,8 @@ impl Node {
     }
 
     /// Returns true if a burst has left frames in a receive ring.
-    pub fn has_received(&mut self, ports: usize) -> bool {
-        (0..ports).any(|port| self.io.port(port).is_some_and(|port| !port.rx.is_empty()))
+    pub fn has_received(&mut self) -> bool {
+        (0..self.io.sockets()).any(|port| self.io.port(port).is_some_and(|port| !port.rx.is_empty()))
     }
 
     /// Returns the counters of an emulated port.
