@@ -1,7 +1,6 @@
 //! Tests of emulated ports with real packets: the rate, marks that a receiver sees, order, faults, reloads.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -58,12 +57,6 @@ impl Drop for Flood {
             let _ = ping.wait();
         }
     }
-}
-
-fn reload(rig: &Rig, config: &str) {
-    fs::write(rig.file("node.toml"), config).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
 }
 
 #[test]
@@ -143,7 +136,7 @@ fn a_reload_changes_the_link_under_a_stream_and_loses_nothing() {
     for config in others.iter().cycle().take(15) {
         let before = rig.counter("rx");
         wait_for("more datagrams", || (rig.counter("rx") > before + 100).then_some(()));
-        reload(&rig, config);
+        rig.reload(config);
     }
     assert!(of_link(&rig, "/rate") == 4_000_000);
     wait_for("a queue", || (of_link(&rig, "/packets") > 0).then_some(()));

@@ -377,9 +377,7 @@ fn counters_of_paths_that_are_gone_are_used_again() {
 }
 
 fn steer(rig: &Rig, path: &str) {
-    fs::write(rig.file("node.toml"), steering(path)).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
+    rig.reload(&steering(path));
 }
 
 /// Returns the packets of the paths "one" and "two".

@@ -10,7 +10,6 @@
 use crate::daemon_path_mtu::{self, Far, learned};
 use crate::support;
 
-use std::fs;
 use std::net::UdpSocket;
 use std::process::{Child, Command};
 
@@ -86,13 +85,6 @@ fn wait_until_tc_serves(rig: &Rig) {
         rig.inside("router", "ping -6 -c 1 -w 5 2001:db8:b::2");
         engines(rig).iter().all(|(engine, _)| engine == "tc").then_some(())
     });
-}
-
-fn reload(rig: &Rig, config: &str) -> String {
-    fs::write(rig.file("node.toml"), config).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
-    text(&taken.stdout)
 }
 
 /// Returns how many packets of local applications the tc program and the worker have had.
@@ -189,12 +181,12 @@ fn the_far_end_cannot_tell_which_engine_has_encapsulated() {
     let sockets = sockets(&rig, 48);
     let mut wire = Wire::open(&rig, "b", &[]);
     for keys in ["", "dscp = 46", "ecn = \"compat\"\ndecrement_local = true\nhop_limit = 9", "hash_seed = 5"] {
-        reload(&rig, &of("worker", keys));
+        rig.reload(&of("worker", keys));
         let before = had(&rig);
         let by_worker = at_the_far_end(&mut wire, &sockets);
         let between = had(&rig);
         assert_eq!(between, [before[0], before[1] + 48], "{keys}: all by the worker");
-        reload(&rig, &of("tc", keys));
+        rig.reload(&of("tc", keys));
         let by_tc = at_the_far_end(&mut wire, &sockets);
         assert_eq!(had(&rig), [between[0] + 48, between[1]], "{keys}: all by tc");
         for (at, (worker, tc)) in by_worker.iter().zip(&by_tc).enumerate() {
@@ -259,14 +251,14 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     let mut rig = rig();
     rig.ready(&config("worker"));
     assert!(engines(&rig).iter().all(|(engine, _)| engine == "-"), "tc is not asked for");
-    reload(&rig, &config("tc"));
+    rig.reload(&config("tc"));
     wait_until_tc_serves(&rig);
     let receiver = rig.receiver("b", "udp", "[2001:db8:f::1]:7092");
     let mut sender = rig.stream("router", "[2001:db8:f::1]:7092", 2000);
     let mut before = had(&rig);
     for round in 0..10 {
         let engine = usize::from(round % 2 == 0);
-        reload(&rig, &config(["tc", "worker"][engine]));
+        rig.reload(&config(["tc", "worker"][engine]));
         let grown = |now: [u64; 2]| now[engine] > before[engine] + 100;
         before = wait_for("packets by the other engine", || Some(had(&rig)).filter(|now| grown(*now)));
     }
@@ -275,7 +267,7 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
 
     // A capture sees what local applications send, and while it is open the worker has it.
-    reload(&rig, &config("tc"));
+    rig.reload(&config("tc"));
     let [by_tc, by_worker] = had(&rig);
     let mut command = Command::new(support::rig::SRV6D);
     command.arg("--socket").arg(rig.socket_of("node")).args(["capture", "srv6d0-x", "--write"]);
@@ -292,7 +284,7 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
 
     // Each path says why tc cannot serve it.
     let with_srh = config("tc").replace("[\"fcbb:0:3::\"]", "[\"fcbb:0:3::\", \"fcbb:0:5::\"]");
-    let said = reload(&rig, &with_srh);
+    let said = rig.reload(&with_srh);
     assert!(said.contains('~'), "{said}");
     wait_until_said(&rig);
     let shown = text(&rig.ask("node", "show paths").stdout);
@@ -401,7 +393,7 @@ fn engines_take_over_what_arrives_from_each_other_and_lose_nothing() {
     let mut before = arrived(&rig);
     for round in 0..10 {
         let engine = usize::from(round % 2 == 0);
-        reload(&rig, &receiving(["tc", "worker"][engine]));
+        rig.reload(&receiving(["tc", "worker"][engine]));
         let grown = |now: [u64; 2]| now[engine] > before[engine] + 100;
         before = wait_for("packets by the other engine", || Some(arrived(&rig)).filter(|now| grown(*now)));
     }

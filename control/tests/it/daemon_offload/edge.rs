@@ -87,12 +87,6 @@ fn a_packet_to_a_sid_from_an_edge_port_is_refused_with_and_without_offload() {
     rig.check_balance();
 }
 
-fn reload(rig: &Rig, config: &str) {
-    std::fs::write(rig.file("node.toml"), config).unwrap();
-    let done = rig.ask("node", "reload");
-    assert!(done.status.success(), "{}", super::text(&done.stderr));
-}
-
 /// Returns whether packets of `a` to the router's SID are answered, how many of them bypassed the workers, and how many
 /// were dropped for a reason.
 fn shifted(rig: &Rig, reason: &str) -> (bool, u64, u64) {
@@ -112,14 +106,14 @@ fn who_may_use_sids_and_ports_is_looked_up_in_the_program() {
         config().replace("name = \"eth1\"\n", &format!("name = \"eth1\"\nallowed_sources = [\"{prefix}\"]\n"))
     };
     for (config, reason) in [(of_domain as fn(&str) -> String, "acl_sid"), (of_port, "acl_source")] {
-        reload(&rig, &config("2001:db8:a::/64"));
+        rig.reload(&config("2001:db8:a::/64"));
         for port in ["eth1", "eth2"] {
             assert_eq!(offload(&rig, port), (true, String::new()), "{reason}");
         }
         let (answered, offloaded, dropped) = wait_for("answers", || Some(shifted(&rig, reason)).filter(|it| it.0));
         assert!(answered && offloaded >= 20 && dropped == 0, "{reason}: {offloaded} offloaded, {dropped} dropped");
         for is_offloaded in ["xdp", "off"] {
-            reload(&rig, &config("2001:db8:f::/64").replace("\"xdp\"", &format!("\"{is_offloaded}\"")));
+            rig.reload(&config("2001:db8:f::/64").replace("\"xdp\"", &format!("\"{is_offloaded}\"")));
             let (answered, offloaded, dropped) = shifted(&rig, reason);
             assert!(!answered && dropped >= 20 && offloaded == 0, "{reason}: {offloaded} offloaded, {dropped} dropped");
         }

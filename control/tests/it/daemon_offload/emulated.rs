@@ -1,16 +1,8 @@
 //! Tests that nothing is redirected into a port where the worker has to see it: an emulated one, because it would meet no
 //! queue, and one whose load a policy judges, because it would not be counted.
 
-use std::fs;
-
 use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_few, rig};
-use crate::support::rig::{Rig, text};
-
-fn reload(rig: &Rig, config: &str) {
-    fs::write(rig.file("node.toml"), config).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
-}
+use crate::support::rig::Rig;
 
 #[test]
 #[ignore = "needs root"]
@@ -28,10 +20,10 @@ fn what_leaves_through_an_emulated_port_goes_through_its_worker() {
         );
     };
     is_left_to_the_worker(&rig);
-    reload(&rig, &config());
+    rig.reload(&config());
     neighbor_is_known(&rig);
     assert!(!offload(&rig, "eth1").1.contains("emulated"));
-    reload(&rig, &emulated);
+    rig.reload(&emulated);
     is_left_to_the_worker(&rig);
     rig.check_balance();
 }
@@ -50,7 +42,7 @@ fn what_leaves_through_a_port_whose_load_is_judged_goes_through_its_worker() {
     let (on, reason) = offload(&rig, "eth1");
     let expected = "what leaves through eth2 goes through the worker: a policy of [[balance]] judges its load";
     assert!(on && reason.contains(expected), "{reason}");
-    reload(&rig, &judged.replace("\"adaptive\"", "\"flowlet\""));
+    rig.reload(&judged.replace("\"adaptive\"", "\"flowlet\""));
     neighbor_is_known(&rig);
     assert!(!offload(&rig, "eth1").1.contains("judges"));
     rig.check_balance();

@@ -1,6 +1,5 @@
 //! Tests of `offload = "auto"`, and of ports that change between the XDP program and the worker under traffic.
 
-use std::fs;
 use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
@@ -14,12 +13,6 @@ const ROUNDS: usize = 8;
 
 pub(super) fn auto() -> String {
     config().replace("offload = \"xdp\"", "offload = \"auto\"")
-}
-
-fn reload(rig: &Rig, config: &str) {
-    fs::write(rig.file("node.toml"), config).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
 }
 
 #[test]
@@ -41,7 +34,7 @@ fn auto_chooses_by_what_the_port_can_do_and_says_so() {
     super::napi(&rig, "b", "on");
     wait_for("end of the reason", || (offload(&rig, "eth1").1 == XDP).then_some(()));
 
-    reload(&rig, &auto().replace("name = \"eth1\"", "name = \"eth1\"\nchecksum = \"fill\""));
+    rig.reload(&auto().replace("name = \"eth1\"", "name = \"eth1\"\nchecksum = \"fill\""));
     the_worker_is_chosen(&rig, "checksums of what comes in are for the worker to write");
 }
 
@@ -88,9 +81,9 @@ fn change_engines(rig: &Rig, sender: &mut Child) {
     for round in 0..ROUNDS {
         forwards(0);
         if round % 2 == 0 {
-            reload(rig, &off);
+            rig.reload(&off);
             forwards(1);
-            reload(rig, &auto);
+            rig.reload(&auto);
         } else {
             let mut capture = capture(rig);
             wait_for("capture", || offload(rig, "eth1").1.contains("a capture is open").then_some(()));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::support::rig::{Rig, end, report, text};
+use super::support::rig::{Rig, end, report};
 use super::{SID, config, judge, neighbor_is_known, offload, rig};
 
 /// Returns the bytes of kernel memory that BPF maps of a process take.
@@ -37,12 +37,6 @@ fn with_more(more: u16) -> String {
     config() + &entries.collect::<String>()
 }
 
-fn reload(rig: &Rig, config: &str) {
-    fs::write(rig.file("node.toml"), config).unwrap();
-    let taken = rig.ask("node", "reload");
-    assert!(taken.status.success(), "{}", text(&taken.stderr));
-}
-
 #[test]
 #[ignore = "needs root"]
 fn maps_grow_with_the_tables_without_a_loss_and_every_counter_goes_on() {
@@ -65,7 +59,7 @@ fn maps_grow_with_the_tables_without_a_loss_and_every_counter_goes_on() {
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7087", 4000);
     for more in [100, 400, 800, 0] {
         let last = counted(&rig);
-        reload(&rig, &with_more(more));
+        rig.reload(&with_more(more));
         assert_eq!(offload(&rig, "eth1"), (true, String::new()));
         assert!(counted(&rig).iter().zip(last).all(|(now, was)| *now >= was), "no counter goes back");
     }

@@ -177,6 +177,14 @@ impl Rig {
         run(&format!("{SRV6D} --socket {} {question}", self.socket_of(name).display()))
     }
 
+    /// Puts another configuration of the daemon "node" in force. Returns what `srv6d reload` prints.
+    pub fn reload(&self, config: &str) -> String {
+        fs::write(self.file("node.toml"), config).unwrap();
+        let taken = self.ask("node", "reload");
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        text(&taken.stdout)
+    }
+
     pub fn wait_until_ready(&mut self) {
         wait_for("answer of the daemon", || {
             let ended = self.daemons.last_mut().and_then(|child| child.try_wait().unwrap());
