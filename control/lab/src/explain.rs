@@ -25,6 +25,8 @@ use super::topology::{Forwarder, Node};
 const MOST_NODES: usize = 64;
 /// Hop limit of the packet.
 const HOP_LIMIT: u8 = 64;
+/// Length of an Ethernet address.
+const MAC: usize = 6;
 /// Offset of the type in an Ethernet header.
 const ETHER_TYPE: usize = 12;
 /// Role of the port that a node's own kernel is behind.
@@ -145,12 +147,12 @@ fn through_srv6d<'l>(
             let neighbor = verdict.neighbor.unwrap_or_default();
             let why =
                 format!("it waits there until {neighbor} on {port} is resolved; a packet that is sent causes that");
-            Ok(Next::End(End { delivered: false, node: node.name.clone(), why }))
+            Ok(lost(node, why))
         }
         _ => {
             let parts = [verdict.reason, verdict.meaning, verdict.setting.map(|keys| format!("see {keys}"))];
             let why: Vec<String> = [verdict.verdict].into_iter().chain(parts.into_iter().flatten()).collect();
-            Ok(Next::End(End { delivered: false, node: node.name.clone(), why: why.join(": ") }))
+            Ok(lost(node, why.join(": ")))
         }
     }
 }
@@ -163,8 +165,7 @@ fn through_kernel<'l>(
     nodes: &mut Vec<Passed>,
 ) -> Result<Next<'l>, LabError> {
     let Some((_, destination)) = addresses(frame) else {
-        let why = "its kernel gets a packet without IP addresses".to_owned();
-        return Ok(Next::End(End { delivered: false, node: node.name.clone(), why }));
+        return Ok(lost(node, "its kernel gets a packet without IP addresses".to_owned()));
     };
     let route = route(lab, node, destination)?;
     if route.is_local() {
@@ -172,7 +173,7 @@ fn through_kernel<'l>(
             nodes.push(Passed { node: node.name.clone(), srv6d: None, kernel: Some(route.said()), out: None });
         }
         let why = format!("{destination} is an address of {}", node.name);
-        return Ok(Next::End(End { delivered: true, node: node.name.clone(), why }));
+        return Ok(delivered(node, why));
     }
     sent_by_kernel(lab, node, &route, frame, nodes)
 }
@@ -185,31 +186,29 @@ fn sent_by_kernel<'l>(
     frame: &[u8],
     nodes: &mut Vec<Passed>,
 ) -> Result<Next<'l>, LabError> {
-    let end = |why: String, delivered| Ok(Next::End(End { delivered, node: node.name.clone(), why }));
     let passed = |out| Passed { node: node.name.clone(), srv6d: None, kernel: Some(route.said()), out };
     let Some(device) = route.dev.as_deref() else {
         nodes.push(passed(None));
-        return end(format!("its kernel has no way there: {}", route.said()), false);
+        return Ok(lost(node, format!("its kernel has no way there: {}", route.said())));
     };
     if route.is_local() {
         nodes.push(passed(None));
-        return end(format!("{} is an address of {} itself", route.dst, node.name), true);
+        return Ok(delivered(node, format!("{} is an address of {} itself", route.dst, node.name)));
     }
     if let Some(encapsulation) = &route.encap {
         nodes.push(passed(Some(device.to_owned())));
-        return end(format!("its kernel encapsulates ({encapsulation}), which is not followed any further"), false);
+        let why = format!("its kernel encapsulates ({encapsulation}), which is not followed any further");
+        return Ok(lost(node, why));
     }
     if lab.topology.ports(&node.name).iter().any(|port| port.own.port == device) {
         nodes.push(passed(Some(device.to_owned())));
-        return Ok(over_link(lab, node, device, frame.to_vec()));
+        return Ok(over_link(lab, node, device, unaddressed(frame)));
     }
-    match ports(lab, node)?.into_iter().find(|port| port.role == KERNEL) {
-        Some(veth) if node.kind == Forwarder::Srv6d => through_srv6d(lab, node, &veth.name, &to(&veth, frame), nodes),
-        _ => {
-            nodes.push(passed(Some(device.to_owned())));
-            end(format!("its kernel sends it by {device}, which is no link of the lab"), false)
-        }
+    if let Some(veth) = ports(lab, node)?.into_iter().find(|port| port.role == KERNEL) {
+        return through_srv6d(lab, node, &veth.name, &unaddressed(frame), nodes);
     }
+    nodes.push(passed(Some(device.to_owned())));
+    Ok(lost(node, format!("its kernel sends it by {device}, which is no link of the lab")))
 }
 
 /// Takes a frame to the other end of a link.
@@ -219,14 +218,21 @@ fn over_link<'l>(lab: &'l Lab, node: &Node, port: &str, frame: Vec<u8>) -> Next<
     if let Some((node, port)) = peer.and_then(|peer| Some((lab.topology.node(&peer.node)?, peer.port.clone()))) {
         return Next::Link(Arriving { node, port, frame });
     }
-    let why = format!("it leaves by {port}, which is no link of the lab");
+    lost(node, format!("it leaves by {port}, which is no link of the lab"))
+}
+
+fn lost<'l>(node: &Node, why: String) -> Next<'l> {
     Next::End(End { delivered: false, node: node.name.clone(), why })
+}
+
+fn delivered<'l>(node: &Node, why: String) -> Next<'l> {
+    Next::End(End { delivered: true, node: node.name.clone(), why })
 }
 
 fn explained(lab: &Lab, node: &Node, port: &str, frame: &[u8]) -> Result<ExplainView, LabError> {
     let row = ports(lab, node)?.into_iter().find(|row| row.name == port || row.device == port);
     let row = row.ok_or_else(|| LabError::Failed(format!("srv6d of {} has no port {port}", node.name)))?;
-    let frame = if is_without_macs(frame) { to(&row, frame) } else { frame.to_vec() };
+    let frame = if is_unaddressed(frame) { to(&row, frame) } else { frame.to_vec() };
     match lab.ask(&node.name, &Request::Explain { port: row.name, frame: hex(&frame) })? {
         Response::Explained(view) => Ok(*view),
         other => Err(LabError::Failed(format!("srv6d of {} answered something else: {other:?}", node.name))),
@@ -243,9 +249,16 @@ fn ports(lab: &Lab, node: &Node) -> Result<Vec<PortStatus>, LabError> {
     }
 }
 
-/// Whether the destination of a frame is still to be written, because a kernel sends it.
-fn is_without_macs(frame: &[u8]) -> bool {
-    frame.iter().take(6).all(|byte| *byte == 0)
+/// Returns a frame whose destination is still to be written: a kernel sends it to whatever port is at the other end.
+fn unaddressed(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    frame.iter_mut().take(MAC).for_each(|byte| *byte = 0);
+    frame
+}
+
+/// Returns true if the destination of a frame is still to be written.
+fn is_unaddressed(frame: &[u8]) -> bool {
+    frame.iter().take(MAC).all(|byte| *byte == 0)
 }
 
 /// Returns a frame that is addressed to a port.

@@ -196,21 +196,21 @@ impl<'v> Said<'v> {
             let own = self.text("HOSTNAME").map_or_else(|| format!("{prefix}{rank:02}"), str::to_owned);
             return Ok((id(&own)?, self.unlisted(&own, rank)?));
         }
-        let all: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        if all.len() < 2 {
+        if hosts.len() < 2 {
             return Err(error("HOSTS", "names no other host", "list every host of the job, or set WORLD_SIZE"));
         }
-        // `host01` and `hosts/host01` are one host.
-        let is_one = |name: &str, host: &str| id_of(name).is_ok_and(|id| id_of(host).is_ok_and(|other| id == other));
-        let named = self.text("HOSTNAME").filter(|name| all.iter().any(|host| is_one(name, host)));
-        if let (None, None, Some(name), Some(first)) = (named, self.text("RANK"), self.text("HOSTNAME"), all.first()) {
+        // `host01` and `hosts/host01` are one host, so ids are compared.
+        let all: Vec<String> = hosts.iter().map(|host| id(host)).collect::<Result<_, _>>()?;
+        let named = self.text("HOSTNAME").and_then(|name| id_of(name).ok()).filter(|name| all.contains(name));
+        if let (None, None, Some(name), Some(first)) = (&named, self.text("RANK"), self.text("HOSTNAME"), hosts.first())
+        {
             notes.push(format!("HOSTNAME {name} is none of the hosts and RANK is not set: this is {first}"));
         }
-        let own = named.map(str::to_owned).or_else(|| all.get(rank).cloned());
+        let own = named.or_else(|| all.get(rank).cloned());
         let own =
             own.ok_or_else(|| error("RANK", "is beyond the last host", "set RANK, or HOSTNAME to one of HOSTS"))?;
-        let peers = all.iter().filter(|host| !is_one(host, &own)).map(|host| id(host)).collect::<Result<_, _>>()?;
-        Ok((id(&own)?, Peers::Listed(peers)))
+        let peers = all.into_iter().filter(|host| *host != own).collect();
+        Ok((own, Peers::Listed(peers)))
     }
 
     /// Returns the peers for a job without a list of hosts. If a host's name ends in its rank (`host00`, `pytorch-0`),

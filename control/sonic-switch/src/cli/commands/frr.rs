@@ -23,7 +23,7 @@ pub fn vtysh(node: &Node) -> Option<PathBuf> {
     VTYSH.iter().find_map(|path| real(node.places.path(path)))
 }
 
-/// Whether a daemon of FRR runs: somebody listens on its socket. The socket of a daemon that was killed stays behind.
+/// Returns whether a daemon of FRR runs: somebody listens on its socket. The socket of a daemon that was killed stays behind.
 pub fn runs(node: &Node, daemon: &str) -> bool {
     let listens = |run: &str| UnixStream::connect(node.places.path(&format!("{run}/{daemon}.vty"))).is_ok();
     ["/run/frr", "/var/run/frr"].iter().any(|run| listens(run))

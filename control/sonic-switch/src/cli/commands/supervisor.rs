@@ -73,7 +73,7 @@ fn has_frr(node: &Node) -> bool {
 fn each(node: &Node, word: &str, names: &[String]) -> Result<(), Failure> {
     let is_frr = |name: &String| OF_FRR.contains(&name.as_str()) || name == "frr" || name == "bgp" || name == "all";
     let frr = names.iter().any(is_frr) && has_frr(node);
-    let ran = running(node);
+    let ran = if frr { running(node) } else { Vec::new() };
     let is_running = |name: &str| ran.iter().any(|daemon| *daemon == daemon_of(name));
     let mut failure = None;
     if frr && (word != "start" || names.iter().any(|name| is_frr(name) && !is_running(name))) {
@@ -139,7 +139,7 @@ fn daemon_of(name: &str) -> &str {
     }
 }
 
-/// Whether a daemon of FRR that was started does not run.
+/// Returns whether a daemon of FRR that was started does not run.
 fn is_missing(node: &Node, name: &str) -> bool {
     let daemon = daemon_of(name);
     // SONiC's own daemons do not run: srv6d does their work.
