@@ -58,7 +58,7 @@ crate::keywords! {
 }
 
 crate::keywords! {
-    /// What counts as the capacity of a link.
+    /// The measure that counts as the capacity of a link.
     WeightMetric {
         /// All of it.
         Capacity = "capacity",

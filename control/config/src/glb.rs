@@ -14,7 +14,7 @@ use super::value::{Refusal, Value, unfit};
 /// `[glb]`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Glb {
-    /// What the node does.
+    /// The role of the node.
     pub role: Spanned<GlbRole>,
     /// The node's BGP identifier.
     pub node_id: Spanned<NodeId>,

@@ -50,7 +50,7 @@ pub struct Heartbeat {
     pub is_change: bool,
     /// The node is about to leave: others had better avoid it.
     pub is_draining: bool,
-    /// What the node does.
+    /// The role of the node.
     pub role: Role,
     /// The node's BGP identifier. It is not 0.
     pub node: u32,

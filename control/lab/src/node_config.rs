@@ -54,7 +54,7 @@ fn head(text: &mut String, topology: &Topology, node: &Node, socket: &Path) {
     text.push('\n');
 }
 
-/// Whether a node sends or receives heartbeats.
+/// Returns whether a node sends or receives heartbeats.
 fn beats(topology: &Topology, node: &Node) -> bool {
     topology.glb && node.kind == Forwarder::Srv6d && node.role != Role::Host
 }

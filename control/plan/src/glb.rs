@@ -27,7 +27,7 @@ const MOST_ENTRIES: usize = 64;
 /// `[glb]` with its defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glb {
-    /// What the node does.
+    /// The role of the node.
     pub role: GlbRole,
     /// The node's BGP identifier.
     pub node: NodeId,

@@ -17,7 +17,7 @@ pub type BitRate = u64;
 const FLOOR_PERCENT: u64 = 1;
 const MEGABIT: u64 = 1_000_000;
 
-/// What counts as the capacity of a link.
+/// The measure that counts as the capacity of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     /// All of it.

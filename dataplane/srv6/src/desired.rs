@@ -96,7 +96,7 @@ pub struct Balance {
 pub struct Weighted {
     /// Name, which is shown to people.
     pub name: String,
-    /// What counts as the capacity of a link.
+    /// The measure that counts as the capacity of a link.
     pub metric: Metric,
 }
 

@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::offload::{self, Offloads};
 use crate::{XskError, ethtool};
 
-/// Whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
+/// Returns whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
 /// and locks memory (user_namespaces(7)).
 pub fn in_user_namespace() -> bool {
     const INITIAL: [&str; 3] = ["0", "0", "4294967295"];

@@ -155,7 +155,7 @@ impl XdpOffload {
         Ok(offload)
     }
 
-    /// Whether the maps have room for so much.
+    /// Returns whether the maps have room for so much.
     pub fn has_room_for(&self, sizes: &Sizes) -> bool {
         self.sizes.contain(sizes)
     }

@@ -103,7 +103,7 @@ impl Beats {
         self.key = key;
     }
 
-    /// Whether a port waits for its socket.
+    /// Returns whether a port waits for its socket.
     pub(super) fn lacks_sockets(&self) -> bool {
         self.ports.iter().any(|port| port.lacks_socket(self.role))
     }

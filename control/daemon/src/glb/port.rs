@@ -52,7 +52,7 @@ impl Port {
         self.follow_rate(wanted.rate_weight, now);
     }
 
-    /// Whether a socket is needed, and can be opened.
+    /// Returns whether a socket is needed, and can be opened.
     pub(super) const fn lacks_socket(&self, role: GlbRole) -> bool {
         self.socket.is_none() && self.wanted.ifindex.is_some() && needs_socket(role, &self.wanted)
     }
@@ -142,7 +142,7 @@ pub(super) fn said(ports: &[Port]) -> Vec<Said> {
     best.into_values().filter_map(Port::said).collect()
 }
 
-/// Whether a port needs a socket: where somebody may send heartbeats, so that they are counted, or where this node sends
+/// Returns whether a port needs a socket: where somebody may send heartbeats, so that they are counted, or where this node sends
 /// them.
 const fn needs_socket(role: GlbRole, port: &WantedPort) -> bool {
     role.receives() || port.neighbor.is_some()

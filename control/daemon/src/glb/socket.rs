@@ -70,7 +70,7 @@ impl Socket {
         Some((received.bytes, hop_limit.unwrap_or(0)))
     }
 
-    /// Whether it is the socket for this group and UDP port.
+    /// Returns whether it is the socket for this group and UDP port.
     pub(super) fn is_for(&self, (group, port): (Ipv6Addr, u16), receives: bool) -> bool {
         (*self.to.ip(), self.to.port(), self.receives) == (group, port, receives)
     }

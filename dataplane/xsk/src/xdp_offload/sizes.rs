@@ -52,7 +52,7 @@ impl Sizes {
         Self(MAPS.into_iter().map(rows).collect())
     }
 
-    /// Whether no map of the other sizes is larger.
+    /// Returns whether no map of the other sizes is larger.
     pub fn contain(&self, other: &Self) -> bool {
         other.0.iter().all(|(name, rows)| self.0.get(name).is_some_and(|own| own >= rows))
     }

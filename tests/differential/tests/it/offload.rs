@@ -169,7 +169,7 @@ impl Seen {
     }
 }
 
-/// Whether the longest SID that the frame is addressed to decapsulates.
+/// Returns whether the longest SID that the frame is addressed to decapsulates.
 fn ends_here(desired: &Desired, arrival: &Arrival) -> bool {
     let to = arrival.frame.get(38..).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes));
     let sids = desired.sids.iter().filter(|sid| to.is_some_and(|to| sid.prefix.contains(&to)));
