@@ -1,10 +1,11 @@
 //! Vertices and edges in the form of Jalapeno's database. Any key may be missing, so each one is optional.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -33,15 +34,15 @@ pub struct Vertex {
     pub notes: Vec<String>,
 }
 
-/// One direction of a link.
+/// One direction of a link. A topology has many, so ids are shared with the other edges of the vertex.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// Key of the document.
-    pub key: String,
     /// Id of the vertex at which the edge begins.
-    pub from: String,
+    pub from: Arc<str>,
     /// Id of the vertex at which the edge ends.
-    pub to: String,
+    pub to: Arc<str>,
+    /// Key of the document.
+    pub key: Box<str>,
     /// Adjacency SIDs (uA) of `from` towards `to`.
     pub sids: Vec<Sid>,
     /// Names of those `WEIGHTS` that the edge has.
@@ -58,8 +59,8 @@ const WEIGHTS: [&str; 3] = ["latency", "percent_util_out", "load"];
 pub struct Topology {
     /// Vertices by id.
     pub vertices: BTreeMap<String, Vertex>,
-    /// Edges by the ids of both ends, with all parallel links of a pair.
-    pub edges: BTreeMap<(String, String), Vec<Edge>>,
+    /// Edges in the order of the ids of both ends, with all parallel links of a pair.
+    pub edges: Vec<Edge>,
     /// Hash that changes when something changes that may move a path.
     pub digest: u64,
 }
@@ -126,16 +127,31 @@ fn read_prefix(text: &str, length: Option<u64>) -> Option<IpNet> {
     IpNet::new(address, length).ok()
 }
 
+/// Ids of the vertices that edges name, each of them once.
+#[derive(Default)]
+struct Ids(HashSet<Arc<str>>);
+
+impl Ids {
+    fn share(&mut self, id: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(id) {
+            return Arc::clone(known);
+        }
+        let id = Arc::from(id);
+        self.0.insert(Arc::clone(&id));
+        id
+    }
+}
+
 impl Edge {
     /// Reads a document. Returns `None` if an end is missing, or if the id of an end is longer than `MAX_ID`.
-    pub fn read(value: &Value) -> Option<Self> {
-        let text =
-            |key: &str| value.get(key).and_then(Value::as_str).filter(|text| text.len() <= MAX_ID).map(str::to_owned);
+    fn read(value: &Value, ids: &mut Ids) -> Option<Self> {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| text.len() <= MAX_ID);
+        let (from, to) = (text("_from")?, text("_to")?);
         let sids = value.get("srv6_endx_sid").and_then(Value::as_array);
         Some(Self {
-            key: text("_key").unwrap_or_default(),
-            from: text("_from")?,
-            to: text("_to")?,
+            from: ids.share(from),
+            to: ids.share(to),
+            key: text("_key").unwrap_or_default().into(),
             sids: sids.map(|sids| Sid::read_all(sids)).unwrap_or_default(),
             countries: countries(value),
             weights: WEIGHTS.into_iter().filter(|weight| value.get(weight).is_some_and(Value::is_number)).collect(),
@@ -219,18 +235,15 @@ impl Topology {
                 vertices.insert(vertex.id.clone(), vertex);
             }
         }
-        let mut edges: BTreeMap<(String, String), Vec<Edge>> = BTreeMap::new();
+        let (mut edges, mut ids) = (Vec::with_capacity(answer.edges.0.len()), Ids::default());
         let mut watch = Vec::new();
         for raw in answer.edges.0 {
             let document = bounded::document::<serde_json::Error>(raw)?;
             watch.extend(watched_values(&document, watched));
-            if let Some(edge) = Edge::read(&document) {
-                edges.entry((edge.from.clone(), edge.to.clone())).or_default().push(edge);
-            }
+            edges.extend(Edge::read(&document, &mut ids));
         }
-        for parallel in edges.values_mut() {
-            parallel.sort_unstable();
-        }
+        edges.sort_unstable();
+        edges.shrink_to_fit();
         watch.sort_unstable();
         let digest = digest(&vertices, &edges, &watch);
         Ok(Self { vertices, edges, digest })
@@ -238,31 +251,55 @@ impl Topology {
 
     /// Builds a topology from one path: its vertices, and the links between them.
     pub fn of_path(vertices: &[Vertex]) -> Self {
+        let mut ids = Ids::default();
         let link = |pair: &[Vertex]| match pair {
-            [from, to] => Some(((from.id.clone(), to.id.clone()), Vec::new())),
+            [from, to] => Some(Edge {
+                from: ids.share(&from.id),
+                to: ids.share(&to.id),
+                key: Box::default(),
+                sids: Vec::new(),
+                weights: Vec::new(),
+                countries: Vec::new(),
+            }),
             _ => None,
         };
+        let mut edges: Vec<Edge> = vertices.windows(2).filter_map(link).collect();
+        edges.sort_unstable();
         Self {
             vertices: vertices.iter().map(|vertex| (vertex.id.clone(), vertex.clone())).collect(),
-            edges: vertices.windows(2).filter_map(link).collect(),
+            edges,
             digest: 0,
         }
     }
 
+    /// Returns the edges that begin at a vertex.
+    fn edges_from(&self, from: &str) -> &[Edge] {
+        let start = self.edges.partition_point(|edge| *edge.from < *from);
+        let edges = self.edges.get(start..).unwrap_or_default();
+        edges.get(..edges.partition_point(|edge| *edge.from == *from)).unwrap_or_default()
+    }
+
+    /// Returns the parallel edges from one vertex to the next.
+    pub fn edges_between(&self, from: &str, to: &str) -> &[Edge] {
+        let edges = self.edges_from(from);
+        let start = edges.partition_point(|edge| *edge.to < *to);
+        let edges = edges.get(start..).unwrap_or_default();
+        edges.get(..edges.partition_point(|edge| *edge.to == *to)).unwrap_or_default()
+    }
+
     /// Returns the adjacency SIDs from one vertex to the next.
     pub fn adjacency_sids(&self, from: &str, to: &str) -> Vec<Sid> {
-        let edges = self.edges.get(&(from.to_owned(), to.to_owned())).into_iter().flatten();
-        edges.flat_map(|edge| edge.sids.iter().cloned()).collect()
+        self.edges_between(from, to).iter().flat_map(|edge| edge.sids.iter().cloned()).collect()
     }
 
     /// Returns whether any edge has that weight.
     pub fn has_weight(&self, weight: &str) -> bool {
-        self.edges.values().flatten().any(|edge| edge.weights.contains(&weight))
+        self.edges.iter().any(|edge| edge.weights.contains(&weight))
     }
 
     /// Returns whether any edge runs through that country.
     pub fn has_country(&self, code: &str) -> bool {
-        self.edges.values().flatten().any(|edge| edge.countries.iter().any(|known| known == code))
+        self.edges.iter().any(|edge| edge.countries.iter().any(|known| known == code))
     }
 
     /// Returns the first vertex or link on the path along these ids that the topology does not have.
@@ -270,7 +307,7 @@ impl Topology {
         let vertex = path.iter().find(|id| !self.vertices.contains_key(*id)).cloned();
         let edge = || {
             let gap = path.windows(2).find(|pair| match pair {
-                [from, to] => !self.edges.contains_key(&(from.clone(), to.clone())),
+                [from, to] => self.edges_between(from, to).is_empty(),
                 _ => false,
             })?;
             Some(gap.join(" -> "))
@@ -283,11 +320,10 @@ impl Topology {
         let mut hops = BTreeMap::from([(from.to_owned(), 0)]);
         let mut queue = VecDeque::from([(from, 0)]);
         while let Some((here, reached)) = queue.pop_front() {
-            let start = (here.to_owned(), String::new());
-            for (_, next) in self.edges.range(start..).map(|(ends, _)| ends).take_while(|(end, _)| end == here) {
-                if !hops.contains_key(next) {
-                    hops.insert(next.clone(), reached + 1);
-                    queue.push_back((next, reached + 1));
+            for Edge { to, .. } in self.edges_from(here) {
+                if !hops.contains_key(&**to) {
+                    hops.insert(to.to_string(), reached + 1);
+                    queue.push_back((to, reached + 1));
                 }
             }
         }
@@ -309,12 +345,12 @@ fn watched_values(edge: &Value, watched: &[&str]) -> Option<(String, u64)> {
 /// their counters, loads, revisions and times change without moving a path.
 fn digest(
     vertices: &BTreeMap<String, Vertex>,
-    edges: &BTreeMap<(String, String), Vec<Edge>>,
+    edges: &[Edge],
     watched: &[(String, u64)],
 ) -> u64 {
     let mut hasher = DefaultHasher::new();
     vertices.hash(&mut hasher);
-    for Edge { key, from, to, sids, .. } in edges.values().flatten() {
+    for Edge { key, from, to, sids, .. } in edges {
         (key, from, to, sids).hash(&mut hasher);
     }
     watched.hash(&mut hasher);

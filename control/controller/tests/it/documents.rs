@@ -1,8 +1,10 @@
 //! Tests of reading documents in the form of databases, and of what counts as a change.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use srv6d_controller::document::{Topology, Vertex};
+use srv6d_controller::document::{Edge, Topology, Vertex};
 use srv6d_controller::sid::Behavior::{self, Other, Ua, Udt4, Udt6, Udt46, Un};
 use srv6d_controller::sid::Family;
 
@@ -144,7 +146,19 @@ fn walks_and_distances_follow_the_direction_of_edges() {
     assert_eq!(walk(&["n/a", "n/x"]).as_deref(), Some("n/x"));
     let hops = |from: &str| topology.hops_from(from).into_values().collect::<Vec<_>>();
     assert_eq!((hops("n/a"), hops("n/c")), (vec![0, 1, 2], vec![0]));
-    assert_eq!(topology.edges[&("n/a".to_owned(), "n/b".to_owned())].len(), 2, "parallel links");
+    assert_eq!(topology.edges_between("n/a", "n/b").len(), 2, "parallel links");
+}
+
+/// Small edges are what makes a topology of a given size expensive: a document of 32 bytes becomes a struct.
+#[test]
+fn an_edge_costs_little_memory_and_shares_its_ids() {
+    let edges = (0..1000).map(|i| json!({"_from": format!("n/{}", i % 10), "_to": "n/x"})).collect::<Vec<_>>();
+    let topology = Topology::read(&json!({"vertices": {}, "edges": edges})).unwrap();
+    assert_eq!((topology.edges.len(), topology.edges.capacity()), (1000, 1000));
+    assert!(size_of::<Edge>() <= 128, "{} bytes", size_of::<Edge>());
+    assert!(topology.edges.windows(2).all(|pair| Arc::ptr_eq(&pair[0].to, &pair[1].to)));
+    let from = topology.edges_between("n/3", "n/x");
+    assert!(from.len() == 100 && from.windows(2).all(|pair| Arc::ptr_eq(&pair[0].from, &pair[1].from)));
 }
 
 #[test]
