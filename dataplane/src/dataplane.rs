@@ -36,6 +36,7 @@ mod amend;
 mod attach;
 mod delivery;
 mod descriptors;
+mod hand_over;
 mod local;
 mod offload;
 mod traffic;
@@ -307,11 +308,13 @@ impl Dataplane {
             }
         });
         let step = step.holding(held_packets(self.settings.frames)).seeing_far(Arc::clone(&self.far));
-        let step = step.tapped(Arc::clone(&self.taps)).on_smaller_path(move |path| {
-            if smaller_path.try_send(path).is_ok() {
-                let _ = bell.write(1); // EAGAIN: control is awake already
-            }
-        });
+        let step = step.handing_over(self.in_front.hand_over.told()).tapped(Arc::clone(&self.taps)).on_smaller_path(
+            move |path| {
+                if smaller_path.try_send(path).is_ok() {
+                    let _ = bell.write(1); // EAGAIN: control is awake already
+                }
+            },
+        );
         let core = self.settings.cores.get(index).copied().flatten();
         let worker_start = self.settings.worker_start;
         let (reader, polling, own_waker) = (self.tables.reader(), self.settings.polling, waker.clone());

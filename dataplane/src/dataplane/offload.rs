@@ -5,6 +5,7 @@
 //! that never asked, and the port says why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use serde::Serialize;
 use srv6d_fib::{
@@ -17,6 +18,7 @@ use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
+use super::hand_over::HandOver;
 use super::{Dataplane, Device, PacketMemory, device_name, local};
 
 /// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
@@ -71,6 +73,8 @@ pub(super) struct InFront {
     /// Devices that the program is on.
     on: BTreeSet<String>,
     given: Option<Box<(Forwarding, Wiring)>>,
+    /// What it takes over from the workers.
+    pub(super) hand_over: HandOver,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
@@ -170,9 +174,21 @@ impl Dataplane {
     /// can change that at any time, and nothing tells: ask every second or so. Whether somebody captures packets, too.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
-        if self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
+        let is_taken_over = self.look_after_hand_over();
+        if is_taken_over || self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
             self.sync_offload();
         }
+    }
+
+    /// Returns true if nothing of what the program has taken over is the workers' any more.
+    fn look_after_hand_over(&mut self) -> bool {
+        let (in_front, numbers) = (&mut self.in_front, &self.numbers);
+        let on = self.devices.iter().filter(|(name, device)| in_front.on.contains(*name) && !device.claim_all);
+        let queues = on.flat_map(|(name, device)| {
+            let number = numbers.get(name).and_then(|&number| u16::try_from(number).ok()).unwrap_or(u16::MAX);
+            device.program.hand_overs().map(move |(queue, hand_over)| (number, queue, hand_over))
+        });
+        in_front.hand_over.look_after(queues, Instant::now())
     }
 
     /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
@@ -241,12 +257,17 @@ impl Dataplane {
     fn give(&mut self, asked: &BTreeSet<String>) -> Result<(), XskError> {
         let snapshot = self.tables.current();
         let mut in_front = std::mem::take(&mut self.in_front);
-        let given = self.give_to(&mut in_front, asked, snapshot.tables.offload());
+        let given = self.give_to(&mut in_front, asked, (snapshot.generation, snapshot.tables.offload()));
         self.in_front = in_front;
         given
     }
 
-    fn give_to(&mut self, in_front: &mut InFront, asked: &BTreeSet<String>, offload: &Offload) -> Result<(), XskError> {
+    fn give_to(
+        &mut self,
+        in_front: &mut InFront,
+        asked: &BTreeSet<String>,
+        (generation, offload): (u64, &Offload),
+    ) -> Result<(), XskError> {
         let Program::Loaded(program) = &mut in_front.program else { return Ok(()) };
         for name in self.devices.keys() {
             let number = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok());
@@ -259,9 +280,16 @@ impl Dataplane {
         let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
         in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
+        let before = in_front.given.as_deref();
+        if in_front.hand_over.follow(before, (&offload.forwarding, &mut wiring), generation, Instant::now()) {
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+        }
         let is_given = |given: &(Forwarding, Wiring)| given.0 == offload.forwarding && given.1 == wiring;
         if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
+            if let Some(claims) = &self.claim_program {
+                program.take_over_from(claims)?;
+            }
             program.publish(&offload.forwarding, &wiring)?;
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
@@ -362,7 +390,10 @@ impl Dataplane {
             let reason = match (&self.in_front.program, failed) {
                 // Each path says whether it is among them.
                 _ if on && device.claim_all => String::new(),
-                _ if on => not_taken.join("; "),
+                _ if on => {
+                    let hurried = self.numbers.get(name).and_then(|&number| self.in_front.hand_over.hurried(number));
+                    not_taken.iter().cloned().chain(hurried).collect::<Vec<_>>().join("; ")
+                }
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
                 _ if self.in_front.rests => "a capture is open, and shows what workers have".to_owned(),
@@ -453,7 +484,7 @@ pub fn offload_wiring(
     Wiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
         to: leads_to.into_iter().filter_map(device).collect(),
-        kernel: None,
+        ..Wiring::default()
     }
 }
 

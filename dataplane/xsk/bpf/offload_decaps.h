@@ -13,7 +13,7 @@
 
 #include "offload_flow.h"
 
-/* The frame was written and counted, and the kernel has it. No verdict of XDP has this number. */
+/* The frame was written, and the kernel has it. No verdict of XDP has this number. */
 #define DELIVERED 64
 /* In front of a frame that is DELIVERED. */
 #define DELIVERED_MARK 0x53527636

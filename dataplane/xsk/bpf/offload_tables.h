@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "bpf.h"
 #include "fib.h"
+#include "hand_over.h"
 
 /* An index that no row has. */
 #define NONE 0xffffffff
@@ -55,6 +55,14 @@ struct {
 	MAP_TYPE(value, __u32);
 	MAP_NUMBER(max_entries, PORTS);
 } claim SEC(".maps");
+
+/* What the queues of all ports have given to workers, and how much of it is finished: the map of claim.c. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	MAP_TYPE(key, __u32);
+	MAP_NUMBER(max_entries, 1);
+	HAND_OVERS *values[];
+} hand_overs SEC(".maps");
 
 /* A table of two generations. */
 #define TABLE(name, of, entries) BY_NUMBER(BPF_MAP_TYPE_ARRAY, name, of, 2 * (entries))

@@ -45,13 +45,14 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow, KeyRow,
-    MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIXES, PathRow, PatternRow, PortRow, Prefix, PrefixRow, SIDS,
-    SOURCES, SidKind, SidRow, SrhRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, key_owner,
+    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow, KernelEndRow,
+    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow, PatternRow, PortRow,
+    Prefix, PrefixRow, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER, TARGET_INDEX_BITS, TARGET_SID,
+    key_owner,
 };
 
-use crate::XskError;
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
+use crate::{ClaimProgram, XskError};
 use counted::Counted;
 use delivery::Ingress;
 use grace::Grace;
@@ -61,7 +62,7 @@ use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
 pub use sizes::Sizes;
-pub use wiring::{KernelEnd, Wiring};
+pub use wiring::{KernelEnd, TakenOver, Wiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -89,6 +90,8 @@ pub struct XdpOffload {
     ingress: BTreeMap<u16, Ingress>,
     /// What is written of the kernel's end.
     kernel_end: KernelEndRow,
+    /// Queues of each port that the claim program has rows for.
+    queues: u32,
     // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
@@ -149,6 +152,7 @@ impl XdpOffload {
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
+            queues: 0,
             ebpf,
         };
         offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
@@ -225,6 +229,16 @@ impl XdpOffload {
         program.set_front(front.map(AsFd::as_fd))
     }
 
+    /// Lets the program see what this one gives to workers. It is to be called before [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take_over_from(&mut self, claims: &ClaimProgram) -> Result<(), XskError> {
+        self.queues = claims.queues();
+        let shared = claims.share_hand_overs(&mut self.maps.hand_overs);
+        shared.map_err(|why| map_error("share the counts of workers", &why))
+    }
+
     /// Takes the program off a port. The port's own program remains.
     ///
     /// # Errors
@@ -291,16 +305,19 @@ impl XdpOffload {
 
     fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
-        self.write_ways(set, wanted)?;
+        self.write_ways(set, wanted, &wiring.taken_over)?;
+        let (queues, taken_over) = (self.queues, &wiring.taken_over);
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
             (&mut self.maps, self.sets.get_mut(set))
         else {
             return Ok(());
         };
-        write_rows(node, set, &mut now.node, [(0, wanted.node)])?;
+        let of_all = NodeRow { hand_over: taken_over.number, queues, ..wanted.node };
+        write_rows(node, set, &mut now.node, [(0, of_all)])?;
         let delivers = |port: &u16| wiring.kernel.as_ref().is_some_and(|end| end.from.contains(port));
         let numbered = |(port, row): (&u16, &PortRow)| {
             let flags = if delivers(port) { row.flags } else { row.flags & !DELIVERS };
+            let flags = flags | if taken_over.ports.contains(port) { TAKES_OVER } else { 0 };
             Some((u32::from(*wiring.from.get(port)?), PortRow { flags, ..*row }))
         };
         write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
@@ -314,16 +331,21 @@ impl XdpOffload {
         write_rows(groups, set, &mut now.groups, some(&wanted.groups, |_| true))?;
         write_rows(group_members, set, &mut now.group_members, some(&wanted.group_members, |_| true))?;
         write_rows(group_patterns, set, &mut now.group_patterns, some(&wanted.group_patterns, |_| true))?;
-        write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS))?;
+        let marked = |(number, row): (u32, HopRow)| {
+            let mark = if taken_over.hops.contains(&number) { HOP_IS_NEW } else { 0 };
+            (number, HopRow { flags: row.flags | mark, ..row })
+        };
+        write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS).map(marked))?;
         write_rows(devices, set, &mut now.devices, wiring.to.iter().map(|(&port, &row)| (port.into(), row)))
     }
 
-    fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+    fn write_ways(&mut self, set: usize, wanted: &Forwarding, taken_over: &TakenOver) -> Result<(), MapError> {
         let mut tables = BTreeMap::new();
         for (&table, [v6, v4]) in wanted.tables.iter().filter(|&(&table, _)| u32::from(table) < TABLES) {
-            let mut v6 = rows_of(v6);
+            let is_new = |is_v4| move |prefix| taken_over.prefixes.contains(&(table, is_v4, prefix));
+            let mut v6 = rows_of(v6, is_new(false));
             blocks::mark(&mut v6, &wanted.sid_space);
-            tables.insert(table, [v6, rows_of(v4)]);
+            tables.insert(table, [v6, rows_of(v4, is_new(true))]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |way| is_shift(wanted, way.target)));
@@ -357,8 +379,9 @@ fn in_short(why: &str) -> String {
     format!("{error} {}", verdict.unwrap_or_default())
 }
 
-fn rows_of(targets: &BTreeMap<Prefix, u32>) -> Rows {
-    targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: PREFIX_HAS_TARGET })).collect()
+fn rows_of(targets: &BTreeMap<Prefix, u32>, is_new: impl Fn(Prefix) -> bool) -> Rows {
+    let flags = |prefix| PREFIX_HAS_TARGET | if is_new(prefix) { PREFIX_IS_NEW } else { 0 };
+    targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: flags(prefix) })).collect()
 }
 
 fn is_shift(wanted: &Forwarding, target: u32) -> bool {
@@ -467,7 +490,7 @@ mod tests {
     /// Device 3 stands for port 1 of the tables, which takes every frame.
     fn wiring() -> Wiring {
         let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
-        Wiring { from: [(1, 3)].into(), to, kernel: None }
+        Wiring { from: [(1, 3)].into(), to, ..Wiring::default() }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {

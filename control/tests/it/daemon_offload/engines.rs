@@ -9,7 +9,7 @@ use super::support::rig::{Rig, SRV6D, end, number, report, text, wait_for};
 use super::{config, hosts_are_known, neighbor_is_known, offload, offloaded_of_a_few, rig};
 
 /// How often the engine changes under traffic.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 12;
 
 pub(super) fn auto() -> String {
     config().replace("offload = \"xdp\"", "offload = \"auto\"")
@@ -99,7 +99,7 @@ fn change_engines(rig: &Rig, sender: &mut Child) {
 
 #[test]
 #[ignore = "needs root"]
-fn datagrams_are_neither_lost_nor_doubled_when_the_engine_changes() {
+fn datagrams_are_neither_lost_nor_overtaken_when_the_engine_changes() {
     let mut rig = rig();
     rig.ready(&auto());
     neighbor_is_known(&rig);
@@ -107,9 +107,9 @@ fn datagrams_are_neither_lost_nor_doubled_when_the_engine_changes() {
     let mut sender = rig.stream("a", "[2001:db8:b::2]:7084", 4000);
     change_engines(&rig, &mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    // What a worker still has may be overtaken when the XDP program takes over.
     assert!(number(&report, "sent") > 100, "{report}");
-    assert_eq!((number(&report, "lost"), number(&report, "duplicated")), (0, 0), "{report}");
+    let wrong = ["lost", "duplicated", "reordered"].map(|what| number(&report, what));
+    assert_eq!(wrong, [0; 3], "{report}");
     rig.check_balance();
 }
 

@@ -11,6 +11,8 @@ use srv6d_fib::{
 };
 use zerocopy::transmute;
 
+use crate::claim_program::HandOversOfClaim;
+
 /// Bytes of a key behind its length.
 type KeyBytes = [u8; size_of::<KeyRow>() - size_of::<u32>()];
 
@@ -97,6 +99,7 @@ pub(super) struct Maps {
     pub(super) current: Array<MapData, u32>,
     pub(super) port_of: HashMap<MapData, u32, u32>,
     pub(super) claim: ProgramArray<MapData>,
+    pub(super) hand_overs: HandOversOfClaim,
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
     pub(super) blocks: Table<BlockRow>,
@@ -131,6 +134,7 @@ impl Maps {
             current: ebpf.take_map("current")?.try_into().ok()?,
             port_of: ebpf.take_map("port_of")?.try_into().ok()?,
             claim: ebpf.take_map("claim")?.try_into().ok()?,
+            hand_overs: ebpf.take_map("hand_overs")?.try_into().ok()?,
             node: Table::take(ebpf, "node")?,
             ports: Table::take(ebpf, "ports")?,
             blocks: Table::take(ebpf, "blocks")?,

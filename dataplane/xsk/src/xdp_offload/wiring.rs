@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_fib::DeviceRow;
+use srv6d_fib::{DeviceRow, Prefix};
 
 use crate::XskError;
 
@@ -15,6 +15,22 @@ pub struct Wiring {
     pub to: BTreeMap<u16, DeviceRow>,
     /// Where packets for this node are delivered, if the program may.
     pub kernel: Option<KernelEnd>,
+    /// What the program takes over from the workers.
+    pub taken_over: TakenOver,
+}
+
+/// Packets that only the workers have forwarded until now. Of each queue, the program leaves them to the worker until that has
+/// finished all it was given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Number of this hand-over. Queues that have done one of this number have nothing to wait for.
+    pub number: u32,
+    /// All packets that come in through these ports, by their index in the tables.
+    pub ports: BTreeSet<u16>,
+    /// All packets to these next hops.
+    pub hops: BTreeSet<u32>,
+    /// All packets to these prefixes, by table and by whether they are IPv4.
+    pub prefixes: BTreeSet<(u16, bool, Prefix)>,
 }
 
 /// The kernel's end of srv6d's own veth, and the ports whose packets are delivered there.
