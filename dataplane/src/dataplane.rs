@@ -39,6 +39,7 @@ mod descriptors;
 mod hand_over;
 mod local;
 mod offload;
+mod tap;
 mod traffic;
 mod views;
 
@@ -347,8 +348,8 @@ impl Dataplane {
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Starts a capture of a device. Returns `None` if the device was never attached. During the capture all packets
-    /// go through the workers, also those of `offload = "xdp"`.
+    /// Starts a capture of a device. Returns `None` if the device was never attached. The XDP program goes on to forward, and
+    /// copies what it does. The tc program of srv6d's own veth rests while a capture is open.
     pub fn capture(&mut self, device: &str) -> Option<Capture> {
         let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
         self.refresh_offload();

@@ -39,6 +39,8 @@ constants! {
     pub const DELIVERS: u32 = 8;
     /// Flag of a port: the XDP program takes over from the worker, which may still have frames of the port.
     pub const TAKES_OVER: u32 = 16;
+    /// Flag of a port, and of a device that packets leave through: what the XDP program forwards is copied for captures.
+    pub const CAPTURED: u32 = 32;
 
     /// Flag of a SID that decapsulates: what is inside may be IPv6.
     pub const DECAPSULATES_V6: u8 = 1;
@@ -129,7 +131,8 @@ rows! {
         pub table: u16,
         /// Longest frame in bytes. 0: none takes a fast path.
         pub longest: u32,
-        /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`, `TAKES_OVER`.
+        /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`, `TAKES_OVER`,
+        /// `CAPTURED`.
         pub flags: u32,
     }
 
@@ -217,11 +220,13 @@ rows! {
     }
 
     /// What the XDP program knows of a port that packets leave through.
-    pub struct DeviceRow(device, 8 bytes) {
+    pub struct DeviceRow(device, 12 bytes) {
         /// Number of the device, which names its interface and its counters.
         pub number: u32,
         /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
         pub mtu: u32,
+        /// `CAPTURED`.
+        pub flags: u32,
     }
 
     /// The way into the kernel of this node: the two ends of srv6d's own veth.

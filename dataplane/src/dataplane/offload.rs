@@ -5,6 +5,7 @@
 //! that never asked, and the port says why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -19,7 +20,9 @@ use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::hand_over::HandOver;
+use super::tap::ProgramTap;
 use super::{Dataplane, Device, PacketMemory, device_name, local};
+use crate::capture::Taps;
 
 /// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
 /// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
@@ -76,8 +79,10 @@ pub(super) struct InFront {
     /// What it takes over from the workers.
     pub(super) hand_over: HandOver,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
-    /// Somebody captures packets, which only workers show.
-    rests: bool,
+    /// Numbers of the devices that somebody captures.
+    captured: BTreeSet<usize>,
+    /// Copies what the program forwards from or to these.
+    tap: Option<ProgramTap>,
     /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
     local_refused: Option<String>,
     /// Devices from which packets are delivered to this node.
@@ -100,8 +105,9 @@ impl InFront {
         self.on.contains(device)
     }
 
-    pub(super) fn rests(&self) -> bool {
-        self.rests
+    /// Whether the tc program rests: nothing shows what it sends.
+    fn local_rests(&self) -> bool {
+        !self.captured.is_empty()
     }
 
     /// The programs deliver to this node what comes in through a device.
@@ -175,7 +181,8 @@ impl Dataplane {
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
         let is_taken_over = self.look_after_hand_over();
-        if is_taken_over || self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
+        if is_taken_over || self.taps.captured() != self.in_front.captured || self.in_front.redirect.iter().any(differs)
+        {
             self.sync_offload();
         }
     }
@@ -199,12 +206,12 @@ impl Dataplane {
 
     /// The program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
-        self.in_front.rests || !self.in_front.on.is_empty()
+        self.in_front.local_rests() || !self.in_front.on.is_empty()
     }
 
     /// Gives the program the tables in force.
     pub(super) fn sync_offload(&mut self) {
-        self.in_front.rests = self.taps.is_open();
+        self.in_front.captured = self.taps.captured();
         let asked: BTreeSet<String> = self.asked_for_offload();
         self.in_front.not_delivered.clear();
         if asked.is_empty() && self.in_front.on.is_empty() {
@@ -239,7 +246,11 @@ impl Dataplane {
             _ => {}
         }
         match &mut self.in_front.program {
-            Program::Loaded(program) if !program.has_room_for(&sizes) => program.grow(&sizes),
+            Program::Loaded(program) if !program.has_room_for(&sizes) => {
+                // The new maps have no ring.
+                self.in_front.tap = None;
+                program.grow(&sizes)
+            }
             _ => Ok(()),
         }
     }
@@ -277,7 +288,11 @@ impl Dataplane {
             }
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
-        let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
+        let mut wiring = self.wiring(offload, asked, &in_front.redirect, !in_front.captured.is_empty());
+        wiring.captured = in_front.captured.iter().filter_map(|&number| u16::try_from(number).ok()).collect();
+        if in_front.tap.is_none() && !wiring.captured.is_empty() {
+            in_front.tap = Some(open_tap(program, &self.taps)?);
+        }
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
         in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
         let before = in_front.given.as_deref();
@@ -291,6 +306,9 @@ impl Dataplane {
                 program.take_over_from(claims)?;
             }
             program.publish(&offload.forwarding, &wiring)?;
+        }
+        if wiring.captured.is_empty() && in_front.tap.take().is_some() {
+            program.close_tap();
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
         let delivering = self.delivering(&wiring);
@@ -330,7 +348,7 @@ impl Dataplane {
         offload: &Offload,
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
-        rests: bool,
+        local_rests: bool,
     ) -> Wiring {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
@@ -340,6 +358,7 @@ impl Dataplane {
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
             let is_asked = asked.contains(name) || self.tables.desired().has_tc_engine();
+            let rests = device.claim_all && local_rests;
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
@@ -396,7 +415,9 @@ impl Dataplane {
                 }
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
-                _ if self.in_front.rests => "a capture is open, and shows what workers have".to_owned(),
+                _ if device.claim_all && self.in_front.local_rests() => {
+                    "a capture is open, and shows what workers have".to_owned()
+                }
                 _ if device.claim_all => self.in_front.local_refused.clone().unwrap_or_default(),
                 _ => why_not(device)
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
@@ -421,6 +442,16 @@ impl Dataplane {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
     }
+}
+
+/// Begins to copy what the program forwards for captures.
+fn open_tap(program: &mut XdpOffload, taps: &Arc<Taps>) -> Result<ProgramTap, XskError> {
+    let tap = program.open_tap()?;
+    ProgramTap::start(tap, Arc::clone(taps)).map_err(|why| XskError::Map {
+        ifname: "offload".to_owned(),
+        what: "start a thread for captures".to_owned(),
+        why: why.to_string(),
+    })
 }
 
 /// Returns that some packets are not forwarded, because the tables are too large to be given to the program as a whole.
@@ -479,7 +510,7 @@ pub fn offload_wiring(
             TakesRedirect { multi_buffer: false, .. } => ONE_BUFFER,
             TakesRedirect { .. } => u32::MAX,
         };
-        Some((port, DeviceRow { number: number.into(), mtu }))
+        Some((port, DeviceRow { number: number.into(), mtu, flags: 0 }))
     };
     Wiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),

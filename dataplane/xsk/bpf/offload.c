@@ -161,6 +161,7 @@ static ALWAYS_INLINE int route_v6(const struct frame *frame, struct way *way, st
 
 	if (!leave_by(frame, way, choose_for_transit(frame, ip, to, group), way->in_len))
 		return XDP_PASS;
+	tap_received(frame, 0);
 	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	ip->hop_limit -= 1;
 	return XDP_REDIRECT;
@@ -173,6 +174,7 @@ static ALWAYS_INLINE int route_v4(const struct frame *frame, struct way *way, st
 
 	if (!leave_by(frame, way, choose_for_transit_v4(frame, ip, group), way->in_len))
 		return XDP_PASS;
+	tap_received(frame, 0);
 	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	spend_hop_v4(ip);
 	return XDP_REDIRECT;
@@ -204,6 +206,7 @@ static ALWAYS_INLINE int shift(struct frame *frame, struct way *way, struct eth 
 	}
 	if (!leave_by(frame, way, choose_for_transit(frame, ip, to, group), way->in_len))
 		return XDP_PASS;
+	tap_received(frame, 0);
 	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	ip->hop_limit -= 1;
 	ip->dst[0] = cpu_to_be64(to.high);
@@ -262,7 +265,7 @@ static ALWAYS_INLINE int deliver(const struct frame *frame, struct way *way, str
 		return XDP_PASS;
 	way->out = kernel->number;
 	way->out_len = inside->len;
-	return decapsulate_here(frame->ctx, eth, inside);
+	return decapsulate_here(frame, eth, inside);
 }
 
 /* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been
@@ -277,7 +280,7 @@ static ALWAYS_INLINE int unwrap(const struct frame *frame, struct way *way, stru
 		return XDP_PASS;
 	number = inside->is_v4 ? choose_for_transit_v4(frame, inner, group) :
 				 choose_for_transit(frame, inner, inside->to, group);
-	return leave_by(frame, way, number, inside->len) ? decapsulate(frame->ctx, way->hop, inside) : XDP_PASS;
+	return leave_by(frame, way, number, inside->len) ? decapsulate(frame, way->hop, inside) : XDP_PASS;
 }
 
 /* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
@@ -399,6 +402,8 @@ static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 		done = forward_v6(&frame, &way, eth, len);
 	else
 		done = eth->type == htons(ETH_P_IP) ? forward_v4(&frame, &way, eth, len) : XDP_PASS;
+	if (done == XDP_REDIRECT)
+		tap_sent(&frame, &way);
 	if (done == XDP_REDIRECT || done == DELIVERED)
 		count(&frame, &way);
 	return done;

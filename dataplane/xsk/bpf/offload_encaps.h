@@ -41,9 +41,10 @@ static ALWAYS_INLINE const struct srh *srh_of(__u32 set, const struct path *path
 /* Writes the outer header and an SRH of this length, which is a constant: the kernel's verifier takes no other distance
  * between pointers to a packet from a process without CAP_PERFMON. Returns XDP_REDIRECT if the frame was written; otherwise
  * nothing has been changed. */
-static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct way *way, const struct srh *srh, __u32 srh_len,
-				   const struct inner *inner)
+static ALWAYS_INLINE int put_outer(const struct frame *frame, const struct way *way, const struct srh *srh,
+				   __u32 srh_len, const struct inner *inner)
 {
+	struct xdp_md *ctx = frame->ctx;
 	struct outer *outer;
 	struct eth *eth;
 	void *behind;
@@ -51,6 +52,7 @@ static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct way *way, co
 	/* There may be no room in front, for example if the frame has much metadata. */
 	if (bpf_xdp_adjust_head(ctx, -(int)(IPV6_LEN + srh_len)))
 		return XDP_PASS;
+	tap_received(frame, IPV6_LEN + srh_len);
 
 	eth = (void *)(long)ctx->data;
 	outer = (void *)(eth + 1);
@@ -101,10 +103,10 @@ static ALWAYS_INLINE int encapsulate(const struct frame *frame, struct way *way,
 	if (!leave_by(frame, way, number, len))
 		return XDP_PASS;
 	if (!srh)
-		return put_outer(frame->ctx, way, srh, 0, inner);
+		return put_outer(frame, way, srh, 0, inner);
 	if (path->srh_units == ONE_SEGMENT)
-		return put_outer(frame->ctx, way, srh, 8 * ONE_SEGMENT, inner);
-	return put_outer(frame->ctx, way, srh, 8 * TWO_SEGMENTS, inner);
+		return put_outer(frame, way, srh, 8 * ONE_SEGMENT, inner);
+	return put_outer(frame, way, srh, 8 * TWO_SEGMENTS, inner);
 }
 
 static ALWAYS_INLINE int encapsulate_v6(const struct frame *frame, struct way *way, __u32 steer, const struct ipv6 *ip,

@@ -2,7 +2,7 @@
 /* Choice of one of several ways by a packet's flow, and the outer flow label. flow.rs does the same in the worker. */
 #pragma once
 
-#include "offload_headers.h"
+#include "offload_tap.h"
 
 /* UDP port of RoCEv2, and the index of the word that holds the destination QP, counted from the UDP header's first
  * word. The QP is in the BTH, behind opcode, flags, P_Key and a reserved byte. */
@@ -156,6 +156,7 @@ static ALWAYS_INLINE int leave_by(const struct frame *frame, struct way *way, __
 		return 0;
 	way->hop = hop;
 	way->out = device->number;
+	way->device_flags = device->flags;
 	way->out_len = len;
 	/* This only records the target port. It returns 0 if there is no such interface. */
 	return bpf_redirect_map(&targets, device->number, 0) == XDP_REDIRECT;

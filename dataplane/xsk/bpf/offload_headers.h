@@ -70,6 +70,7 @@ struct way {
 	const struct path *path; /* or 0 */
 	const struct hop *hop; /* or 0: for this node */
 	__u32 out; /* number of the device that it leaves through */
+	__u32 device_flags; /* of that device */
 	__u32 in_len;
 	__u32 out_len;
 };

@@ -36,6 +36,7 @@ mod local;
 mod maps;
 mod sizes;
 mod sources;
+mod tap;
 mod wiring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,10 +46,10 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow, KernelEndRow,
-    KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow, PatternRow, PortRow,
-    Prefix, PrefixRow, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER, TARGET_INDEX_BITS, TARGET_SID,
-    key_owner,
+    BlockRow, CAPTURED, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow,
+    KernelEndRow, KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow,
+    PatternRow, PortRow, Prefix, PrefixRow, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER,
+    TARGET_INDEX_BITS, TARGET_SID, key_owner,
 };
 
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
@@ -62,6 +63,7 @@ use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
 pub use sizes::Sizes;
+pub use tap::{Tap, Tapped};
 pub use wiring::{KernelEnd, TakenOver, Wiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
@@ -315,10 +317,13 @@ impl XdpOffload {
         let of_all = NodeRow { hand_over: taken_over.number, queues, ..wanted.node };
         write_rows(node, set, &mut now.node, [(0, of_all)])?;
         let delivers = |port: &u16| wiring.kernel.as_ref().is_some_and(|end| end.from.contains(port));
+        let captured = |number: u32| if wiring.captures(number) { CAPTURED } else { 0 };
         let numbered = |(port, row): (&u16, &PortRow)| {
             let flags = if delivers(port) { row.flags } else { row.flags & !DELIVERS };
+            let number = *wiring.from.get(port)?;
             let flags = flags | if taken_over.ports.contains(port) { TAKES_OVER } else { 0 };
-            Some((u32::from(*wiring.from.get(port)?), PortRow { flags, ..*row }))
+            let flags = flags | captured(number.into());
+            Some((u32::from(number), PortRow { flags, ..*row }))
         };
         write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
         write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
@@ -336,7 +341,9 @@ impl XdpOffload {
             (number, HopRow { flags: row.flags | mark, ..row })
         };
         write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS).map(marked))?;
-        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(|(&port, &row)| (port.into(), row)))
+        let marked =
+            |(&port, &row): (&u16, &DeviceRow)| (port.into(), DeviceRow { flags: captured(row.number), ..row });
+        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(marked))
     }
 
     fn write_ways(&mut self, set: usize, wanted: &Forwarding, taken_over: &TakenOver) -> Result<(), MapError> {
@@ -484,12 +491,12 @@ mod tests {
     use super::*;
     use crate::test_run::{Arrival, once, once_behind};
 
-    const PASS: u32 = 2;
-    const REDIRECT: u32 = 4;
+    pub(super) const PASS: u32 = 2;
+    pub(super) const REDIRECT: u32 = 4;
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
-    fn wiring() -> Wiring {
-        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
+    pub(super) fn wiring() -> Wiring {
+        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX, flags: 0 })].into();
         Wiring { from: [(1, 3)].into(), to, ..Wiring::default() }
     }
 
@@ -502,7 +509,7 @@ mod tests {
     }
 
     /// Returns tables with `fcbb::/32`, the node's uN 1, and a route to node 2.
-    fn forwarding(mac: u8) -> Forwarding {
+    pub(super) fn forwarding(mac: u8) -> Forwarding {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
         let v6 = [(prefix(1), target(TARGET_SID, 2)), (prefix(2), target(TARGET_ROUTE, 9))].into();
         Forwarding {
@@ -517,7 +524,7 @@ mod tests {
     }
 
     /// Returns tables that steer the destination of [`frame`] into path 4.
-    fn steering() -> Forwarding {
+    pub(super) fn steering() -> Forwarding {
         let path = PathRow {
             addresses: [0x30; 32],
             first: 6 << 60 | 64,
@@ -544,7 +551,7 @@ mod tests {
     }
 
     /// Returns a frame to `fcbb:0:1:2::`.
-    fn frame() -> Vec<u8> {
+    pub(super) fn frame() -> Vec<u8> {
         let ethernet = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]].concat();
         let ip = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 59, 64];
         let destination = [0xfc, 0xbb, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -562,7 +569,7 @@ mod tests {
     }
 
     /// Loads the program in a namespace of its own, with loopback as port 3, where frames then arrive.
-    fn on_loopback() -> (XdpOffload, Arrival) {
+    pub(super) fn on_loopback() -> (XdpOffload, Arrival) {
         srv6d_netns::move_thread_to_new().unwrap();
         let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
-        let to = [(1, DeviceRow { number: 3, mtu: 0 })].into();
+        let to = [(1, DeviceRow { number: 3, mtu: 0, flags: 0 })].into();
         let wiring = Wiring { from: [(2, 5)].into(), to, ..Wiring::default() };
         offload.publish(forwarding, &wiring).unwrap();
     }

@@ -11,6 +11,7 @@ use srv6d_fib::{
 };
 use zerocopy::transmute;
 
+use super::tap::Taps;
 use crate::claim_program::HandOversOfClaim;
 
 /// Bytes of a key behind its length.
@@ -126,11 +127,14 @@ pub(super) struct Maps {
     pub(super) hop_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) rx_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) tx_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) taps: Taps,
 }
 
 impl Maps {
     pub(super) fn take(ebpf: &mut Ebpf) -> Option<Self> {
+        let taps = Taps::take(ebpf)?;
         Some(Self {
+            taps,
             current: ebpf.take_map("current")?.try_into().ok()?,
             port_of: ebpf.take_map("port_of")?.try_into().ok()?,
             claim: ebpf.take_map("claim")?.try_into().ok()?,
