@@ -24,7 +24,7 @@ mod spread;
 
 pub use forwarding::{Forwarding, Prefix, PrefixTable, Prefixes};
 pub use groups::Groups;
-pub use keys::{KeyRow, OF_DOMAIN, key_owner, of_port, of_table};
+pub use keys::{KeyRow, OF_DOMAIN, key_owner, of_carriers, of_port, of_table};
 pub use limits::{
     BLOCKS, COUNTED_HOPS, COUNTED_PATHS, DEVICES, GROUPS, HOPS, MEMBERS, PATHS, PATTERNS, PORTS, PREFIXES, SIDS,
     SOURCES, STEERS, TABLES, USID_PAGES, USIDS, USIDS_PER_PAGE,

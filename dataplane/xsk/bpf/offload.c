@@ -88,13 +88,13 @@ static ALWAYS_INLINE const struct prefix *look_up_v4(__u32 set, __u16 table, __b
 	return bpf_map_lookup_elem(&prefixes, &key);
 }
 
-static ALWAYS_INLINE int lists_source_v6(__u32 set, __u32 owner, const struct ipv6 *ip)
+static ALWAYS_INLINE int lists_v6(__u32 set, __u32 owner, const __u64 *address)
 {
 	struct key key = {
 		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
 		.owner = KEY_OWNER(set, owner, 0),
-		.high = ip->src[0],
-		.low = ip->src[1],
+		.high = address[0],
+		.low = address[1],
 	};
 	const __u32 *is_listed = bpf_map_lookup_elem(&sources, &key);
 
@@ -298,6 +298,16 @@ static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct e
 	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
 }
 
+/* Whether a port that guards SIDs lets a packet in. `row` is where its destination leads. */
+static ALWAYS_INLINE int may_enter(const struct frame *frame, const struct prefix *row, const struct ipv6 *ip)
+{
+	if (may_name_segments(ip))
+		return 0;
+	if (target_of(row) != TARGET_SID && !(row->flags & PREFIX_IN_SID_SPACE))
+		return 1;
+	return lists_v6(frame->set, CARRIERS_OF_PORT(frame->in), ip->dst);
+}
+
 static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct eth *eth, __u64 len)
 {
 	const struct ipv6 *ip = (const void *)(eth + 1);
@@ -310,9 +320,9 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 
 	if (!is_plain_v6(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_source_v6(set, OF_PORT(frame->in), ip))
+	if (port->flags & CHECKS_SOURCES && !lists_v6(set, OF_PORT(frame->in), ip->src))
 		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_source_v6(set, OF_TABLE(port->table), ip))
+	if (port->flags & GUARDS_SIDS && lists_v6(set, OF_TABLE(port->table), ip->src))
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
@@ -322,15 +332,16 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 	frame->is_new |= row->flags & PREFIX_IS_NEW;
 	way->in_len = IPV6_LEN + ntohs(ip->payload_len);
 	is_sid = target_of(row) == TARGET_SID;
-	if (port->flags & GUARDS_SIDS && (is_sid || row->flags & PREFIX_IN_SID_SPACE || may_name_segments(ip)))
+	if (port->flags & GUARDS_SIDS && !may_enter(frame, row, ip))
 		return XDP_PASS;
 	if (is_sid) {
 		sid = ROW(sids, set, index_of(row));
-		if (!sid || (frame->node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
+		if (!sid || (frame->node->flags & CHECKS_DOMAIN && !lists_v6(set, OF_DOMAIN, ip->src)))
 			return XDP_PASS;
 		way->sid = sid;
+		/* What is inside of a packet from outside has to be admitted, too. */
 		if (sid->kind == SID_DECAPSULATE)
-			return end_here(frame, way, eth, to);
+			return port->flags & GUARDS_SIDS ? XDP_PASS : end_here(frame, way, eth, to);
 		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
 		return shift(frame, way, eth, to);

@@ -650,6 +650,14 @@ mod tests {
                 let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
                 assert_eq!(done, verdict, "{guards_sids} {blocks:x?}");
                 assert_eq!(out == frame(), verdict == PASS);
+                // Carriers that are allowed enter, by the very port.
+                let carrier = (0xfcbb << 112 | 1 << 80, 48);
+                for (port, carrier, verdict) in [(1, carrier, REDIRECT), (1, (0, 8), verdict), (2, carrier, verdict)] {
+                    forwarding.carriers = [(port, [carrier].into())].into();
+                    publish(&mut offload, &forwarding);
+                    let (done, _) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+                    assert_eq!(done, verdict, "{guards_sids} {blocks:x?}, {carrier:x?} by port {port}");
+                }
             }
         }
     }
