@@ -54,9 +54,13 @@ impl Rows {
     }
 
     fn row(&self, at: usize) -> Option<&Row> {
-        // SAFETY: the place lies in the mapping, which lives as long as `self`; it begins at a page, so rows are aligned, and
-        // any bits are a row.
-        (at < self.count).then(|| unsafe { self.first.add(at).as_ref() })
+        if at >= self.count {
+            return None;
+        }
+        // SAFETY: the place lies in the mapping.
+        let row = unsafe { self.first.add(at) };
+        // SAFETY: the mapping lives as long as `self`. It begins at a page, so rows are aligned, and any bits are a row.
+        Some(unsafe { row.as_ref() })
     }
 }
 
