@@ -5,7 +5,7 @@
 //!
 //! These cases, and those about permission to use SIDs, are run again with all ports as edge ports and as host ports.
 //! Then the result must be that of the worker alone, and the program must forward the same frames as with fabric ports,
-//! except those to SIDs, those from addresses of the node, and those that may name segments.
+//! except those to SIDs that no port allows or that decapsulate, those from addresses of the node, and those that may name segments.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::cell::OnceCell;
@@ -19,7 +19,7 @@ use srv6d_pack::Case;
 use srv6d_runner::front::{DELIVERED, Front, Interfaces, OFFLOADED};
 use srv6d_runner::gaps::judge;
 use srv6d_runner::{desired, environment, play_as};
-use srv6d_srv6::desired::Role;
+use srv6d_srv6::desired::{Behavior, Role};
 use srv6d_srv6::own_sources;
 
 /// Prefix of the ids of cases about permission to use SIDs.
@@ -91,6 +91,10 @@ fn run_as(case: &Case, role: Role) -> Result<(), String> {
     let state = desired(&case.setup.config, &environment(&case.setup))?;
     let closed: Vec<Ipv6Net> =
         (state.blocks.iter().map(|block| block.prefix)).chain(state.sids.iter().map(|sid| sid.prefix)).collect();
+    let allowed: Vec<Ipv6Net> = state.ports.iter().flat_map(|port| port.allowed_carriers.iter().copied()).collect();
+    // What they lead to has to be admitted, too.
+    let ends = state.sids.iter().filter(|sid| matches!(sid.behavior, Behavior::EndDt { .. }));
+    let ends: Vec<Ipv6Net> = ends.map(|sid| sid.prefix).collect();
     let tables = state.ports.iter().map(|port| port.table).collect();
     let own: Vec<Ipv6Net> = (own_sources(&state, &tables).into_values().flatten())
         .filter_map(|(network, len)| Ipv6Net::new(network, len).ok())
@@ -102,7 +106,9 @@ fn run_as(case: &Case, role: Role) -> Result<(), String> {
     };
     let mut expected = played(Role::Fabric, Some(front()?))?.offloaded;
     expected.retain(|frame| {
-        !is_among(&closed, frame, DESTINATION) && !is_among(&own, frame, SOURCE) && !may_name_segments(frame)
+        let is_allowed = is_among(&allowed, frame, DESTINATION) && !is_among(&ends, frame, DESTINATION);
+        let may_enter = !is_among(&closed, frame, DESTINATION) || is_allowed;
+        may_enter && !is_among(&own, frame, SOURCE) && !may_name_segments(frame)
     });
     if offloaded == expected { Ok(()) } else { Err(format!("forwarded {offloaded:x?}, and not {expected:x?}")) }
 }
