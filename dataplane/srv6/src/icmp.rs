@@ -133,7 +133,7 @@ impl Reply<'_> {
     fn check(&self, slow: &SlowPath<'_, '_, '_>) -> Result<(), DropReason> {
         let mtu = match &self.way {
             ReplyEgress::Kernel => return slow.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
-            ReplyEgress::Through(Egress::Plain(adjacency)) => adjacency.mtu,
+            ReplyEgress::Through(Egress::Routed(adjacency)) => adjacency.mtu,
             ReplyEgress::Through(Egress::Encapsulated(path, adjacency, _)) => {
                 adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
             }
@@ -221,7 +221,7 @@ fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -
     let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Local | Target::Kernel) => Some(ReplyEgress::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
-            ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Plain(member)))
+            ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Routed(member)))
         }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
             let adjacency = ready(tables, path.group?, || flow).ok()?;
@@ -368,7 +368,7 @@ fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Reply<'_>, len: usiz
         ReplyEgress::Kernel => edit::to_kernel(tables, packet, &layer),
         ReplyEgress::Back { port, to } => {
             let adjacency = reflection(port, *to);
-            edit::send(tables, packet, &layer, Egress::Plain(&adjacency), false)
+            edit::send(tables, packet, &layer, Egress::Routed(&adjacency), false)
         }
     }
 }

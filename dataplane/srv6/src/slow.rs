@@ -74,7 +74,7 @@ pub(crate) enum Out {
 /// The way out by which a packet is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Egress<'t> {
-    Plain(&'t Adjacency),
+    Routed(&'t Adjacency),
     Encapsulated(&'t PathEntry, &'t Adjacency, FlowHash),
 }
 

@@ -63,7 +63,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         if self.progress.layer.len() > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu));
         }
-        Ok(Egress::Plain(adjacency))
+        Ok(Egress::Routed(adjacency))
     }
 
     /// Returns the next hop of a group that the flow uses, if packets can be sent to it.
