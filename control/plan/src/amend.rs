@@ -63,7 +63,11 @@ pub fn amended(
 ) -> Option<PlanChange> {
     let Sources { config, offers, environment } = sources;
     let rules = ports::rules(config, environment);
-    if config.kernel.is_none() || config.fpm.is_some() || !plan.amendable || !rules.are_plain(&environment.routes) {
+    if config.kernel.is_none()
+        || config.fpm.is_some()
+        || !plan.amendable
+        || !rules.lead_to_main_only(&environment.routes)
+    {
         return None;
     }
     let keys: BTreeSet<RouteKey> = keys.iter().filter(|key| follows(config, key.table)).copied().collect();
