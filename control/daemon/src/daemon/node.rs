@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_dataplane::{Dataplane, Generation, Settings};
-use srv6d_xsk::offload;
+use srv6d_xsk::device_features;
 use tracing::{debug, error, info, warn};
 
 use super::RunError;
@@ -136,7 +136,8 @@ impl Node {
     ) -> Result<Self, RunError> {
         let queues = u32::try_from(planned.workers.cores.len()).unwrap_or(u32::MAX);
         let checksum_off = |name: &str| {
-            let done = offload::set_tx_checksum_off(name).and_then(|()| offload::set_tag_insertion_off(name));
+            let done =
+                device_features::set_tx_checksum_off(name).and_then(|()| device_features::set_tag_insertion_off(name));
             done.map_err(io::Error::other)
         };
         let interface = &planned.host.interface;
