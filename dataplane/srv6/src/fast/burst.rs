@@ -15,7 +15,7 @@ use crate::tally::Tally;
 
 /// Smallest number of packets with one SID that are looked up together. For fewer, the preparation takes longer than
 /// it saves.
-const FEW: usize = 4;
+const TOGETHER_FROM: usize = 4;
 
 /// A container of the packets of a burst.
 pub trait Frames {
@@ -103,7 +103,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
             }
             Kind::Decapsulate(sid) => {
                 let like_first = found.iter().take_while(|&&found| found == first).count();
-                let sum = if like_first < FEW || inside.is_given_up {
+                let sum = if like_first < TOGETHER_FROM || inside.is_given_up {
                     self.write_while(found, |found, packet| {
                         (found == first && fast.accepts_source(packet)).then(|| sid.write_alone(tables, packet))?
                     })
@@ -148,7 +148,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         found: &[LookupResult],
         write: impl Fn(LookupResult, &mut Packet<'_>) -> Option<Ready<'t>>,
     ) -> Sum {
-        let mut row = HopRun { hop: None, bytes: 0, before: Sum::default() };
+        let mut run = HopRun { hop: None, bytes: 0, before: Sum::default() };
         let mut done = 0;
         for (frame, &found) in self.frames.iter_mut().zip(found) {
             let mut packet = self.io.packet(frame);
@@ -156,14 +156,14 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
             let at = packet.extent();
             // Plain packets are never cut: the bytes in further buffers stay.
             self.io.place(frame, at, true);
-            if !row.leads_to(ready.hop) {
-                row.turn(Some(ready.hop), done, self.tally, &mut self.leave);
+            if !run.leads_to(ready.hop) {
+                run.turn(Some(ready.hop), done, self.tally, &mut self.leave);
             }
-            row.bytes += ready.len;
+            run.bytes += ready.len;
             done += 1;
         }
-        row.turn(None, done, self.tally, &mut self.leave);
-        row.before
+        run.turn(None, done, self.tally, &mut self.leave);
+        run.before
     }
 }
 
