@@ -7,7 +7,7 @@ use srv6d_balance::{FarPorts, Sample};
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
+    DropReason, Leaving, LookUpResult, LookUps, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
     learned, slow_path, write_burst, write_one,
 };
 
@@ -500,7 +500,7 @@ fn note_refused<I: Io>(
 
 /// Writes one packet on the fast path while a capture is open: then packets are written one by one.
 #[inline(never)]
-fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookUpResult) -> Option<u16> {
     let mut packet = io.packet(frame);
     let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
     let (at, tail) = (packet.extent(), packet.tail_len());

@@ -523,7 +523,7 @@ impl<'d> Build<'d> {
 
     /// Returns the next hops of the route to the first segment of a path.
     pub(crate) fn way_to(&mut self, first: Ipv6Addr, path: &str) -> Result<Option<u32>, BuildError> {
-        match self.tables.lookup(MAIN, true, first.to_bits()) {
+        match self.tables.look_up(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
                 self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first), BY_HASH).map(Some)

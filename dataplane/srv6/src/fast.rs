@@ -47,7 +47,7 @@ use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, write_burst};
 pub use inner::InnerLookUps;
-pub use look_ups::{LookUps, LookupResult};
+pub use look_ups::{LookUpResult, LookUps};
 use write::Encapsulation;
 
 /// Position of the traffic class in the first word of a header.
@@ -407,7 +407,7 @@ enum Kind<'t> {
 
 impl<'t> Kind<'t> {
     #[inline]
-    fn of(tables: &'t Tables, found: LookupResult) -> Option<Self> {
+    fn of(tables: &'t Tables, found: LookUpResult) -> Option<Self> {
         match (Target::decode(found.value()?), found.is_v6()) {
             (Target::Sid(sid), _) => {
                 let sid = tables.fast.sids.get(sid as usize)?;
@@ -431,7 +431,7 @@ impl<'t> Kind<'t> {
 /// Returns `None` if the packet is not plain; nothing was written then. `found` is what [`LookUps`] returned for this
 /// packet.
 #[inline(never)]
-pub fn write_one(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: LookupResult) -> Option<u16> {
+pub fn write_one(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: LookUpResult) -> Option<u16> {
     let ready = match Kind::of(tables, found)? {
         Kind::Shift(_) | Kind::Decapsulate(_) if !tables.fast.accepts_source(packet) => return None,
         Kind::Shift(shift) => {

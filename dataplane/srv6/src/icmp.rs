@@ -218,7 +218,7 @@ fn error_source(slow: &SlowPath<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
 fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> ReplyEgress<'t> {
     let tables = slow.tables;
     let flow = FlowHash::default();
-    let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
+    let way = match tables.look_up(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Local | Target::Kernel) => Some(ReplyEgress::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
             ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Routed(member)))

@@ -23,7 +23,7 @@ use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 use crate::balance::{Balancer, Chosen};
 use crate::desired::{Mac, PortId, Role, UnknownSid};
 use crate::edit;
-use crate::fast::{self, LookupResult};
+use crate::fast::{self, LookUpResult};
 use crate::flow::FlowHash;
 use crate::icmp::Notice;
 use crate::limiter::Limiter;
@@ -162,7 +162,7 @@ impl Layer {
         match ip(self.is_v6, self.destination) {
             IpAddr::V6(address) => address.is_multicast(),
             IpAddr::V4(address) if address.is_multicast() || address.is_broadcast() => true,
-            IpAddr::V4(_) => tables.lookup(self.vrf, false, self.destination) == Some(Target::Local),
+            IpAddr::V4(_) => tables.look_up(self.vrf, false, self.destination) == Some(Target::Local),
         }
     }
 
@@ -226,7 +226,7 @@ pub fn forward_one(
     device: u16,
     packet: &mut Packet<'_>,
 ) -> Verdict {
-    let found = LookupResult::of(tables, device, packet);
+    let found = LookUpResult::of(tables, device, packet);
     match fast::write_one(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
         None => slow_path(tables, tally, state, now, device, packet, &|_| 0),
@@ -422,7 +422,7 @@ impl<'t> SlowPath<'t, '_, '_> {
 
     fn target(&self) -> Result<Target, Out> {
         let Layer { vrf, is_v6, destination, .. } = self.progress.layer;
-        let target = self.tables.lookup(vrf, is_v6, destination);
+        let target = self.tables.look_up(vrf, is_v6, destination);
         self.note(|| Event::LookedUp { vrf, destination: ip(is_v6, destination), target });
         match target {
             Some(target) => Ok(target),

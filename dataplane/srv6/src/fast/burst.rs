@@ -8,7 +8,7 @@ use srv6d_wire::{Extent, Packet, eth, ipv6};
 
 use super::Kind;
 use super::inner::InnerLookUps;
-use super::look_ups::LookupResult;
+use super::look_ups::LookUpResult;
 use super::write::{self, Encapsulation, Ready};
 use crate::tables::Tables;
 use crate::tally::Tally;
@@ -57,7 +57,7 @@ pub fn write_burst<F: Frames>(
     tally: &Tally,
     io: &F,
     frames: &mut [F::Frame],
-    found: &[LookupResult],
+    found: &[LookUpResult],
     inside: &mut InnerLookUps<'_>,
     mut leave: impl FnMut(Leaving),
 ) -> usize {
@@ -77,7 +77,7 @@ struct Burst<'b, F: Frames, L> {
     tally: &'b Tally,
     io: &'b F,
     frames: &'b mut [F::Frame],
-    found: &'b [LookupResult],
+    found: &'b [LookUpResult],
     leave: L,
 }
 
@@ -88,7 +88,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         let found = self.found;
         let Some(&first) = found.first() else { return 0 };
         let Some(kind) = Kind::of(tables, first) else { return 0 };
-        let same = move |found: LookupResult| found.is_like(first).then(|| found.index());
+        let same = move |found: LookUpResult| found.is_like(first).then(|| found.index());
         match kind {
             Kind::Shift(shift) => {
                 let sum = if let Some(domain) = fast.domain() {
@@ -145,8 +145,8 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     #[inline(never)]
     fn write_while<'t>(
         &mut self,
-        found: &[LookupResult],
-        write: impl Fn(LookupResult, &mut Packet<'_>) -> Option<Ready<'t>>,
+        found: &[LookUpResult],
+        write: impl Fn(LookUpResult, &mut Packet<'_>) -> Option<Ready<'t>>,
     ) -> Sum {
         let mut run = HopRun { hop: None, bytes: 0, before: Sum::default() };
         let mut done = 0;

@@ -5,7 +5,7 @@ use srv6d_wire::{Packet, eth, ipv6, protocol};
 
 use super::destination_cache::{Bypass, Entries};
 use super::headers::{V4, V6};
-use super::look_ups::{AtOnce, FamilyTable, Header, LookupResult};
+use super::look_ups::{AtOnce, FamilyTable, Header, LookUpResult};
 use super::write::{NESTED_V4, NESTED_V6};
 use super::{Decapsulate, Frames, HEAD};
 use crate::lpm::Search;
@@ -16,7 +16,7 @@ use crate::tables::Tables;
 pub(super) struct InnerScratch {
     v6: Vec<Search>,
     v4: Vec<Search>,
-    found: Vec<LookupResult>,
+    found: Vec<LookUpResult>,
     bypass: Bypass,
     /// Whether the cache is read, until the next decision about it.
     asks: bool,
@@ -66,9 +66,9 @@ impl InnerLookUps<'_> {
         sid: Decapsulate<'_>,
         io: &F,
         frames: &mut [F::Frame],
-    ) -> &[LookupResult] {
+    ) -> &[LookUpResult] {
         self.kept.found.clear();
-        self.kept.found.resize(frames.len(), LookupResult::NOTHING);
+        self.kept.found.resize(frames.len(), LookUpResult::NOTHING);
         let Some(vrf) = tables.vrfs.get(usize::from(sid.0.table)) else { return &self.kept.found };
         let asks = self.kept.asks(tables);
         let cache = if asks { self.cache } else { Entries::none() };
@@ -104,7 +104,7 @@ impl InnerRun<'_> {
         self,
         io: &F,
         frames: &mut [F::Frame],
-        found: &mut [LookupResult],
+        found: &mut [LookUpResult],
         first: usize,
     ) -> usize {
         let frames = frames.get_mut(first..).unwrap_or_default();
@@ -167,16 +167,16 @@ impl Inner for V4 {
 impl Decapsulate<'_> {
     /// Looks up the inner packet of one packet.
     #[inline(always)]
-    pub(super) fn look_up_one(self, tables: &Tables, packet: &Packet<'_>) -> Option<LookupResult> {
+    pub(super) fn look_up_one(self, tables: &Tables, packet: &Packet<'_>) -> Option<LookUpResult> {
         let outer = outer(packet)?;
         if outer.next_header() == protocol::IPV6 {
             let header = V6::read_inside(self, outer, packet).filter(V6::has_plain_destination)?;
-            tables.find_v6(self.0.table, header.destination()).map(LookupResult::from_bits)
+            tables.look_up_v6(self.0.table, header.destination()).map(LookUpResult::from_bits)
         } else {
             let header = V4::read_inside(self, outer, packet).filter(V4::has_plain_destination)?;
             tables
-                .find_v4(self.0.table, header.destination())
-                .map(|value| LookupResult::from_bits(value | LookupResult::IS_V4))
+                .look_up_v4(self.0.table, header.destination())
+                .map(|value| LookUpResult::from_bits(value | LookUpResult::IS_V4))
         }
     }
 

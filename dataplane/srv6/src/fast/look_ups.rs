@@ -15,9 +15,9 @@ use crate::tables::{Tables, Target, Vrf, VrfIndex};
 
 /// The result of a look-up: where a plain packet goes. A packet that is not plain has [no result](Self::NOTHING).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookupResult(Value);
+pub struct LookUpResult(Value);
 
-impl LookupResult {
+impl LookUpResult {
     /// No result: the packet is left to the slow path.
     pub const NOTHING: Self = Self(Value::MAX);
     /// The bit that marks results of IPv4. Table values do not use it.
@@ -73,11 +73,11 @@ impl LookupResult {
         match ether_type(head) {
             IPV6 => {
                 let header = V6::read_plain(tables, &port, head, len).filter(V6::has_plain_destination)?;
-                vrf.v6.lookup(header.destination()).map(Self).filter(|found| !port.guards_sids || !found.is_sid())
+                vrf.v6.look_up(header.destination()).map(Self).filter(|found| !port.guards_sids || !found.is_sid())
             }
             IPV4 => {
                 let header = V4::read_plain(tables, &port, head, len).filter(V4::has_plain_destination)?;
-                vrf.v4.lookup(header.destination()).map(|value| Self(value | Self::IS_V4))
+                vrf.v4.look_up(header.destination()).map(|value| Self(value | Self::IS_V4))
             }
             _ => None,
         }
@@ -92,7 +92,7 @@ const DEVICES: usize = 16;
 pub struct LookUps {
     v6: Vec<Search>,
     v4: Vec<Search>,
-    found: Vec<LookupResult>,
+    found: Vec<LookUpResult>,
     cache: DestinationCache,
     /// Cache bypass by device, modulo [`DEVICES`].
     bypass: [Bypass; DEVICES],
@@ -133,9 +133,9 @@ impl LookUps {
         device: u16,
         io: &F,
         frames: &mut [F::Frame],
-    ) -> (&[LookupResult], InnerLookUps<'_>) {
+    ) -> (&[LookUpResult], InnerLookUps<'_>) {
         self.found.clear();
-        self.found.resize(frames.len(), LookupResult::NOTHING);
+        self.found.resize(frames.len(), LookUpResult::NOTHING);
         if let Some((port, vrf)) = tables.came_in(device) {
             let mut bypass = self.bypass.get(usize::from(device) % DEVICES).copied().unwrap_or_default();
             let asks = bypass.asks(tables.epoch);
@@ -154,7 +154,7 @@ impl LookUps {
             v6.search(&mut self.v6, &mut self.found, self.cache.entries());
             v4.search(&mut self.v4, &mut self.found, self.cache.entries());
             if port.guards_sids {
-                self.found.iter_mut().filter(|found| found.is_sid()).for_each(|found| *found = LookupResult::NOTHING);
+                self.found.iter_mut().filter(|found| found.is_sid()).for_each(|found| *found = LookUpResult::NOTHING);
             }
         }
         (&self.found, InnerLookUps { kept: &mut self.inside, cache: self.cache.entries(), is_given_up: false })
@@ -285,7 +285,7 @@ pub(super) struct FamilyTable<'t> {
 
 /// The answer about a destination without a search.
 pub(super) enum AtOnce {
-    Hit(LookupResult),
+    Hit(LookUpResult),
     /// The destination has no route, or is not plain.
     Nowhere,
     /// The destination has to be searched for.
@@ -310,8 +310,8 @@ impl<'t> FamilyTable<'t> {
     pub(super) fn look_up_at_once(&self, cache: Entries<'_>, header: &impl Header) -> AtOnce {
         let address = header.destination();
         if (address >> 96) as u64 == self.block {
-            return match self.lpm.lookup_in_first_block(address).filter(|_| header.has_plain_destination()) {
-                Some(value) => AtOnce::Hit(LookupResult(value | self.tag.mark())),
+            return match self.lpm.look_up_in_first_block(address).filter(|_| header.has_plain_destination()) {
+                Some(value) => AtOnce::Hit(LookUpResult(value | self.tag.mark())),
                 None => AtOnce::Nowhere,
             };
         }
@@ -324,22 +324,22 @@ impl<'t> FamilyTable<'t> {
 
     /// Reads the second entry of the cache.
     #[inline(always)]
-    fn look_up_second(&self, cache: Entries<'_>, address: u128) -> Option<LookupResult> {
+    fn look_up_second(&self, cache: Entries<'_>, address: u128) -> Option<LookUpResult> {
         if self.asks { cache.get_second(&self.tag, address) } else { None }
     }
 
     /// Searches for the destinations that neither an index nor the cache has answered.
-    pub(super) fn search(&self, searches: &mut Vec<Search>, found: &mut [LookupResult], cache: Entries<'_>) {
+    pub(super) fn search(&self, searches: &mut Vec<Search>, found: &mut [LookUpResult], cache: Entries<'_>) {
         if !searches.is_empty() {
             self.search_all(searches, found, cache);
         }
     }
 
     #[inline(never)]
-    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [LookupResult], cache: Entries<'_>) {
-        self.lpm.lookup_all(searches, |search, value| {
+    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [LookUpResult], cache: Entries<'_>) {
+        self.lpm.look_up_all(searches, |search, value| {
             let Some(value) = value else { return };
-            let result = LookupResult(value | self.tag.mark());
+            let result = LookUpResult(value | self.tag.mark());
             self.ask_for_path(result);
             if self.asks {
                 cache.put(self.tag, search.address(), result);
@@ -354,7 +354,7 @@ impl<'t> FamilyTable<'t> {
     /// one when the packets are written. If the result is not a steered prefix, another line or none is fetched: a
     /// test would take longer.
     #[inline(always)]
-    fn ask_for_path(&self, result: LookupResult) {
+    fn ask_for_path(&self, result: LookUpResult) {
         prefetch_index(self.paths, result.index() as usize);
     }
 }

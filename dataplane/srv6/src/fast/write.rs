@@ -6,7 +6,7 @@ use srv6d_fib::{HopRow, PathKind, PathRow, SidKind};
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
 use super::headers::{Behind, V4, V6, joined, spend_hop};
-use super::look_ups::LookupResult;
+use super::look_ups::LookUpResult;
 use super::{BY_FLOW, Decapsulate, FastTables, HEAD, SRH_UNIT, Shift, UNIFORM};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
@@ -297,8 +297,11 @@ impl<'t> Shift<'t> {
             return None;
         }
         let destination = joined([block | usids | low >> (64 - sid.by), low << sid.by]);
-        let group =
-            if sid.kind == SidKind::ShiftVia { sid.group } else { Target::group(tables.find_v6(MAIN, destination)?)? };
+        let group = if sid.kind == SidKind::ShiftVia {
+            sid.group
+        } else {
+            Target::group(tables.look_up_v6(MAIN, destination)?)?
+        };
         let hop = tables.fast.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, destination))?;
         let (ethernet, ip) = split_headers::<{ ipv6::LEN }>(packet)?;
         spend_hop(&mut ip[ipv6::HOP_LIMIT]);
@@ -316,7 +319,7 @@ impl<'t> Decapsulate<'t> {
 
     /// Decapsulates a packet (RFC 8986 sections 4.6 to 4.8). The inner packet is plain if its look-up has a result.
     #[inline(always)]
-    pub(super) fn write(self, tables: &'t Tables, packet: &mut Packet<'_>, inside: LookupResult) -> Option<Ready<'t>> {
+    pub(super) fn write(self, tables: &'t Tables, packet: &mut Packet<'_>, inside: LookUpResult) -> Option<Ready<'t>> {
         let group = Target::group(inside.value()?)?;
         let outer = V6::read(packet.head::<HEAD>()?, eth::LEN);
         if inside.is_v6() {
