@@ -12,7 +12,7 @@ use crate::edit;
 use crate::flow::FlowHash;
 use crate::limiter::{ErrorKind, Limiter, Pace};
 use crate::reason::DropReason;
-use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready};
+use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready_member};
 use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
 
 /// Hop limit of everything this node originates.
@@ -221,10 +221,10 @@ fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -
     let way = match tables.look_up(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Local | Target::Kernel) => Some(ReplyEgress::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
-            ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Routed(member)))
+            ready_member(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Routed(member)))
         }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
-            let adjacency = ready(tables, path.group?, || flow).ok()?;
+            let adjacency = ready_member(tables, path.group?, || flow).ok()?;
             Some(ReplyEgress::Through(Egress::Encapsulated(path, adjacency, flow)))
         }),
         _ => None,

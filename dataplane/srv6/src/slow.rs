@@ -33,10 +33,10 @@ use crate::tally::Tally;
 use crate::trail::{Event, Trail};
 
 use finish::Ending;
-pub(crate) use leave::ready;
+pub(crate) use leave::ready_member;
 
 /// Largest number of own SIDs in one packet: six uSIDs of a carrier, and more for segment lists and inner packets.
-const MAX_ROUNDS: usize = 16;
+const MAX_SIDS: usize = 16;
 /// Largest number of encapsulations that are removed from one packet.
 const MAX_NESTING: u8 = 2;
 
@@ -179,7 +179,7 @@ pub(crate) fn ip(is_v6: bool, bits: u128) -> IpAddr {
 pub(crate) struct Progress {
     pub(crate) layer: Layer,
     nesting: u8,
-    hits: [u32; MAX_ROUNDS],
+    hits: [u32; MAX_SIDS],
     hit_count: usize,
     ecn_unused: bool,
     /// What policies have chosen: a path, and a next hop.
@@ -360,7 +360,7 @@ impl Progress {
     /// Returns the progress of a packet that has just arrived.
     #[inline]
     fn at(layer: Layer) -> Self {
-        Self { layer, nesting: 0, hits: [0; MAX_ROUNDS], hit_count: 0, ecn_unused: false, chosen: [None; 2] }
+        Self { layer, nesting: 0, hits: [0; MAX_SIDS], hit_count: 0, ecn_unused: false, chosen: [None; 2] }
     }
 
     #[inline]
