@@ -82,11 +82,11 @@ impl Tables {
         build.blocks();
         build.neighbors()?;
         build.tables.own_sources = OwnSources::of(desired, &build.vrfs);
-        let met = Scope::of(desired, &build.vrfs).among(&build.entries);
+        let selected = Scope::of(desired, &build.vrfs).among(&build.entries);
         build.prefix_tables();
         build.paths()?;
         build.tables.fast = FastTables::build(&build.tables);
-        build.tables.offload = Offload::of(&build.tables, &met, desired);
+        build.tables.offload = Offload::of(&build.tables, &selected, desired);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }

@@ -142,7 +142,7 @@ impl FastTables {
 
     /// Extends the extract by what was added to the tables, and updates the given next hops, groups, paths and
     /// steered prefixes.
-    pub(crate) fn follow(
+    pub(crate) fn update(
         &mut self,
         tables: &Tables,
         renewed: impl Iterator<Item = u32>,

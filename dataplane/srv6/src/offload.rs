@@ -18,7 +18,7 @@ use crate::desired::{Desired, PortId, Role};
 use crate::fast::port_row;
 use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
 pub use scope::{MOST, MOST_WHOLE};
-pub(crate) use scope::{Met, Scope, is_met};
+pub(crate) use scope::{Scope, Selected, is_selected};
 
 /// What may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// `met` are the prefixes that matter.
-    pub(crate) fn of(tables: &Tables, met: &Met, desired: &Desired) -> Self {
+    /// `selected` are the prefixes that matter.
+    pub(crate) fn of(tables: &Tables, selected: &Selected, desired: &Desired) -> Self {
         let mut offload = Self::default();
         let asked = ports(tables, desired);
         for (&id, &flags) in &asked {
@@ -53,8 +53,12 @@ impl Offload {
         rows.node = tables.fast.node;
         let inside = tables.fast.sids.iter().filter(|sid| sid.kind == SidKind::Decapsulate).map(|sid| sid.table);
         let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
-        rows.tables =
-            met.tables.iter().filter(|(table, _)| used.contains(table)).map(|(&of, met)| (of, met.clone())).collect();
+        rows.tables = selected
+            .tables
+            .iter()
+            .filter(|(table, _)| used.contains(table))
+            .map(|(&of, selected)| (of, selected.clone()))
+            .collect();
         let domain = &tables.policy.domain_sources;
         rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
         rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
@@ -63,8 +67,8 @@ impl Offload {
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
-        offload.too_many = met.too_many;
-        offload.whole.clone_from(&met.whole);
+        offload.too_many = selected.too_many;
+        offload.whole.clone_from(&selected.whole);
         let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
         let mut extract = Extract { tables, rows };
         for target in targets {
