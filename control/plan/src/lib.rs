@@ -36,7 +36,7 @@ use srv6d_srv6::desired::{Desired, HostPort, TableId};
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
 use srv6d_offer::{Offer, OfferOutcome};
 
-pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
+pub use amend::{FirstHopCounts, PlanChange, PlanInputs, neighbors, plan_change};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 pub use followed::whole_function;

@@ -13,9 +13,7 @@ use super::environment::is_link_local;
 use super::followed::is_followed;
 use super::owners::{Owner, Owners};
 use super::steers::{Names, refuse_link_scope, resolve};
-use srv6d_config::{
-    self as config, Accepted, Diagnostic, Findings, OneHop, SegmentRoute, Spanned, SteerMode, SteerPath,
-};
+use srv6d_config::{self as config, Accepted, Diagnostic, Findings, OneHop, PathKeys, Spanned, SteerMode, SteerPath};
 use srv6d_offer::{Offer, OfferOutcome, OfferedPath, OfferedSteer, OutcomeState};
 
 /// One offered prefix, as if it were the only entry of a file.
@@ -329,7 +327,7 @@ fn written(steer: &OfferedSteer) -> config::Steer {
         table: Some(nowhere(TableId(steer.table))),
         mode: Some(nowhere(if steer.full_srh { SteerMode::Encap } else { SteerMode::EncapRed })),
         source: steer.source.map(nowhere),
-        path: SegmentRoute::default(),
+        path: PathKeys::default(),
         balance: None,
         via_nodes: Vec::new(),
         paths: steer.paths.iter().map(|path| nowhere(written_path(steer, path))).collect(),
@@ -341,7 +339,7 @@ fn written_path(steer: &OfferedSteer, path: &OfferedPath) -> SteerPath {
         name: Some(nowhere(path.name.clone())),
         weight: Some(nowhere(path.weight)),
         capacity: None,
-        path: SegmentRoute {
+        path: PathKeys {
             segments: path.segments.iter().copied().map(nowhere).collect(),
             hop: OneHop { via: steer.via.map(nowhere), port: steer.port.clone().map(nowhere) },
             nexthops: Vec::new(),

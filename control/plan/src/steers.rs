@@ -14,7 +14,7 @@ use super::environment::is_link_local;
 use super::hops::{HopFamily, HopRule};
 use super::node::{or, outer_source};
 use super::owners::{Owner, Owners};
-use srv6d_config::{self as config, Findings, SegmentRoute, SteerMode};
+use srv6d_config::{self as config, Findings, PathKeys, SteerMode};
 
 /// Smallest MTU of an IPv6 link (RFC 8200 section 5), which every inner packet may rely on.
 const IPV6_MIN_MTU: u32 = 1280;
@@ -112,7 +112,7 @@ pub(super) fn resolve(
 struct WrittenPath<'a> {
     name: String,
     weight: u16,
-    route: &'a SegmentRoute,
+    route: &'a PathKeys,
     span: Range<usize>,
 }
 
@@ -202,7 +202,7 @@ impl Resolve<'_> {
         Some(Path { name, segments, full_srh, weight, source, via })
     }
 
-    fn segments(&self, route: &SegmentRoute, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
+    fn segments(&self, route: &PathKeys, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
         let addresses: Vec<Ipv6Addr> = route.segments.iter().map(|segment| *segment.get_ref()).collect();
         let blocks = self.context.lookups.carrier_blocks(self.context.config, &addresses);
         let refusal = match SegmentList::new(addresses, &blocks) {

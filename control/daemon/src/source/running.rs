@@ -149,7 +149,7 @@ enum Change {
 
 /// Every controller, by name.
 #[derive(Debug, Default)]
-pub struct Sources {
+pub struct Controllers {
     running: BTreeMap<&'static str, Running>,
     /// Tables whose files are being read.
     reading: BTreeMap<&'static str, Reading>,
@@ -176,7 +176,7 @@ pub struct Status {
     pub refused: Option<String>,
 }
 
-impl Sources {
+impl Controllers {
     /// Creates sources that book and allocate nothing. Shortest paths replace paths by load, and only existing
     /// workloads of syd are read.
     pub fn that_only_look() -> Self {
