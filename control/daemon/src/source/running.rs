@@ -234,7 +234,7 @@ impl Controllers {
     }
 
     /// Puts a table in force whose files have been read.
-    fn take(&mut self, name: &'static str, wanted: Result<Wanted, String>) {
+    fn put_in_force(&mut self, name: &'static str, wanted: Result<Wanted, String>) {
         let (settings, steer) = match wanted {
             Ok(wanted) => wanted,
             // The earlier offer stays in force, because the mistake is in a file and not in the configuration.
@@ -307,7 +307,7 @@ impl Controllers {
         let (name, change) = select_all(waiting).await.0;
         if let Change::Read(wanted) = change {
             self.reading.remove(name);
-            self.take(name, *wanted);
+            self.put_in_force(name, *wanted);
         }
         name
     }
