@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use srv6d_fib::{
     DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefixes, SidKind,
-    SrhRow, TABLES,
+    SidRow, SrhRow, TABLES,
 };
 
 use crate::desired::{Desired, PortId, Role};
@@ -51,7 +51,7 @@ impl Offload {
         }
         rows.to_kernel = to_kernel(tables);
         rows.node = tables.fast.node;
-        let inside = tables.fast.sids.iter().filter(|sid| sid.kind == SidKind::Decapsulate).map(|sid| sid.table);
+        let inside = tables.fast.sids.iter().filter_map(table_inside);
         let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
         rows.tables = selected
             .tables
@@ -133,6 +133,22 @@ fn bits(prefix: IpNet) -> (u128, u8) {
     (network, prefix.prefix_len())
 }
 
+/// Returns the table in which the packets inside of those to a SID are looked up.
+const fn table_inside(sid: &SidRow) -> Option<VrfIndex> {
+    match sid.kind {
+        SidKind::Decapsulate => Some(sid.table),
+        SidKind::Slow | SidKind::Shift | SidKind::ShiftVia => None,
+    }
+}
+
+/// Returns the group of next hops that packets to a SID leave by, whatever their new destination is.
+const fn group_of(sid: &SidRow) -> Option<u32> {
+    match sid.kind {
+        SidKind::ShiftVia => Some(sid.group),
+        SidKind::Slow | SidKind::Shift | SidKind::Decapsulate => None,
+    }
+}
+
 /// The rows that are taken so far.
 struct Extract<'e> {
     tables: &'e Tables,
@@ -146,8 +162,8 @@ impl Extract<'_> {
             Target::Sid(number) => {
                 let Some(&sid) = self.tables.fast.sids.get(number as usize) else { return };
                 self.rows.sids.insert(number, sid);
-                if sid.kind == SidKind::ShiftVia {
-                    self.add_group(sid.group);
+                if let Some(group) = group_of(&sid) {
+                    self.add_group(group);
                 }
             }
             Target::Steer(number) => self.add_steer(number),
