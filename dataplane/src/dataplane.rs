@@ -30,7 +30,7 @@ use crate::drops::Dropped;
 use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
-use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
+use crate::worker::{self, Command, PacketMemory, Sockets, WorkerLoop};
 
 mod amend;
 mod attach;
@@ -154,7 +154,7 @@ pub struct AttachedPort {
     pub offload: Option<PortOffload>,
 }
 
-struct Worker {
+struct WorkerHandle {
     thread: Option<JoinHandle<()>>,
     commands: Sender<Command>,
     waker: Waker,
@@ -163,7 +163,7 @@ struct Worker {
     counters: Arc<WorkerCounters>,
 }
 
-impl Worker {
+impl WorkerHandle {
     fn tell(&self, command: Command) {
         let _ = self.commands.send(command); // a dead worker ends the process by itself
         self.waker.wake();
@@ -211,7 +211,7 @@ impl Losses {
 pub struct Dataplane {
     settings: Settings,
     rings: Rings,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerHandle>,
     tables: Publisher,
     generation: u64,
     /// Socket numbers by device name. A device that comes back gets its old number, and so its counters.
@@ -294,7 +294,7 @@ impl Dataplane {
         index: usize,
         wanted: Sender<(PortId, IpAddr)>,
         smaller_path: Sender<PathMtu>,
-    ) -> Result<Worker, DataplaneError> {
+    ) -> Result<WorkerHandle, DataplaneError> {
         let umem = self.umem()?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
@@ -326,11 +326,11 @@ impl Dataplane {
                 {
                     tracing::warn!("worker {index}: cannot be pinned to core {core}");
                 }
-                worker::run(Rounds::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
+                worker::run(WorkerLoop::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
-        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
+        Ok(WorkerHandle { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
     }
 
     /// Returns the attached devices.
@@ -411,7 +411,7 @@ impl Dataplane {
     pub fn last_drops(&self) -> Vec<(usize, String, Dropped)> {
         let name =
             |socket: usize| self.numbers.iter().find(|(_, number)| **number == socket).map(|(name, _)| name.clone());
-        let of_worker = |(number, worker): (usize, &Worker)| {
+        let of_worker = |(number, worker): (usize, &WorkerHandle)| {
             let dropped = worker.counters.last_drops();
             dropped.into_iter().map(move |dropped| (number, name(dropped.socket).unwrap_or_default(), dropped))
         };

@@ -42,7 +42,7 @@ use srv6d_srv6::desired::{Amendment, Desired};
 use srv6d_srv6::index::Parts;
 use srv6d_srv6::{Before, BuildError, Index, NeedsRebuild, OpLog, Released, Slots, Tables, Tally};
 
-use handover::{Holder, InForce, alone, is_left};
+use handover::{InForce, alone, is_left};
 use snapshot::in_huge_pages;
 pub use snapshot::{EmulatedPort, Snapshot, Wiring};
 
@@ -56,7 +56,7 @@ mod sync {
 }
 
 /// A worker's access to the tables in force.
-pub type Reader = Holder<Snapshot>;
+pub type Reader = handover::Reader<Snapshot>;
 
 /// Time that a publication waits for workers to leave a copy that is to be changed or freed. A worker stays in a copy
 /// for the rest of a round, and for as long as the system gives its core to others.
@@ -208,8 +208,8 @@ impl Publisher {
             slots.vlans.slot(port.name.clone());
         }
         let tallies = self.tallies(&current, &slots);
-        let (generation, wiring) = (current.generation + 1, wiring(&desired, &slots));
-        let next = Arc::new(Snapshot::new(generation, tables, wiring, tallies));
+        let (revision, wiring) = (current.revision + 1, wiring(&desired, &slots));
+        let next = Arc::new(Snapshot::new(revision, tables, wiring, tallies));
         (self.desired, self.slots) = (desired, slots);
         self.put_in_force(Arc::clone(&next));
         self.published.whole += 1;
@@ -292,7 +292,7 @@ impl Publisher {
             self.standby = Some(Standby { snapshot: next, op_log: None, index });
             return Ok(Amended::default());
         }
-        snapshot.generation = current.generation + 1;
+        snapshot.revision = current.revision + 1;
         let slots = std::mem::take(&mut self.slots);
         snapshot.tallies = self.tallies(&current, &slots);
         self.slots = slots;

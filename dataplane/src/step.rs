@@ -7,7 +7,7 @@ use srv6d_balance::{FarPorts, Sample};
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
+    DropReason, Leaving, LookUpResult, LookUps, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
     learned, slow_path, write_burst, write_one,
 };
 
@@ -46,7 +46,7 @@ pub struct Step<I: Io> {
     burst: Vec<I::Frame>,
     look_ups: LookUps,
     runs: Vec<Run>,
-    generation: u64,
+    revision: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
@@ -94,7 +94,7 @@ impl<I: Io> Step<I> {
             burst: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
-            generation: 0,
+            revision: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
@@ -149,8 +149,8 @@ impl<I: Io> Step<I> {
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
         let round = Round { snapshot, tally, now, taps: self.taps.looking() };
-        if snapshot.generation != self.generation {
-            self.generation = snapshot.generation;
+        if snapshot.revision != self.revision {
+            self.revision = snapshot.revision;
             if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
                 self.follow_emulation(io, &round);
             }
@@ -500,7 +500,7 @@ fn note_refused<I: Io>(
 
 /// Writes one packet on the fast path while a capture is open: then packets are written one by one.
 #[inline(never)]
-fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookUpResult) -> Option<u16> {
     let mut packet = io.packet(frame);
     let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
     let (at, tail) = (packet.extent(), packet.tail_len());

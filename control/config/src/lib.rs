@@ -28,7 +28,7 @@ pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use glb::{Glb, GlbRole, LinkGroup, NodeId};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
-    OneHop, Optional, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior,
+    OneHop, Optional, PathKeys, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, Sid, SidBehavior,
     SrhCheck, Steer, SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{

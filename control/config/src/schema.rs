@@ -446,7 +446,7 @@ pub struct Steer {
     pub source: Optional<Ipv6Addr>,
     /// The only path, unless `paths` has several.
     #[serde(flatten)]
-    pub path: SegmentRoute,
+    pub path: PathKeys,
     /// Paths, instead of `path`.
     pub paths: Vec<Spanned<SteerPath>>,
     /// Policy by which one of several paths is chosen, default that of `[node]`.
@@ -467,7 +467,7 @@ crate::keywords! {
 
 /// Segments of a path, and the next hops to the first one.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct SegmentRoute {
+pub struct PathKeys {
     /// Carriers or SIDs, in the order in which they are visited.
     pub segments: Vec<Spanned<Ipv6Addr>>,
     /// The only explicit next hop, unless `nexthops` has several.
@@ -488,7 +488,7 @@ pub struct SteerPath {
     pub capacity: Optional<Rate>,
     /// Segments and next hops.
     #[serde(flatten)]
-    pub path: SegmentRoute,
+    pub path: PathKeys,
 }
 
 /// `[[route]]`: a route without encapsulation.

@@ -14,7 +14,7 @@ use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{PacketCount, ProgramWiring, Sizes, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -70,7 +70,7 @@ pub(super) struct InFront {
     known: BTreeSet<String>,
     /// Devices that the program is on.
     on: BTreeSet<String>,
-    given: Option<Box<(Forwarding, Wiring)>>,
+    given: Option<Box<(Forwarding, ProgramWiring)>>,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
@@ -259,7 +259,7 @@ impl Dataplane {
         let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
         in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
-        let is_given = |given: &(Forwarding, Wiring)| given.0 == offload.forwarding && given.1 == wiring;
+        let is_given = |given: &(Forwarding, ProgramWiring)| given.0 == offload.forwarding && given.1 == wiring;
         if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
             program.publish(&offload.forwarding, &wiring)?;
@@ -303,7 +303,7 @@ impl Dataplane {
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
         rests: bool,
-    ) -> Wiring {
+    ) -> ProgramWiring {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
             let number = u16::try_from(*self.numbers.get(name)?).ok()?;
@@ -439,7 +439,7 @@ pub fn offload_wiring(
     rows: &Forwarding,
     from: impl Fn(u16) -> Option<u16>,
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
-) -> Wiring {
+) -> ProgramWiring {
     let leads_to: BTreeSet<u16> = rows.hops.values().map(|hop| hop.port).collect();
     let device = |port: u16| {
         let (number, takes) = to(port)?;
@@ -450,7 +450,7 @@ pub fn offload_wiring(
         };
         Some((port, DeviceRow { number: number.into(), mtu }))
     };
-    Wiring {
+    ProgramWiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
         to: leads_to.into_iter().filter_map(device).collect(),
         kernel: None,

@@ -82,11 +82,11 @@ impl Tables {
         build.blocks();
         build.neighbors()?;
         build.tables.own_sources = OwnSources::of(desired, &build.vrfs);
-        let met = Scope::of(desired, &build.vrfs).among(&build.entries);
+        let selected = Scope::of(desired, &build.vrfs).among(&build.entries);
         build.prefix_tables();
         build.paths()?;
         build.tables.fast = FastTables::build(&build.tables);
-        build.tables.offload = Offload::of(&build.tables, &met, desired);
+        build.tables.offload = Offload::of(&build.tables, &selected, desired);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }
@@ -523,7 +523,7 @@ impl<'d> Build<'d> {
 
     /// Returns the next hops of the route to the first segment of a path.
     pub(crate) fn way_to(&mut self, first: Ipv6Addr, path: &str) -> Result<Option<u32>, BuildError> {
-        match self.tables.lookup(MAIN, true, first.to_bits()) {
+        match self.tables.look_up(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
                 self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first), BY_HASH).map(Some)

@@ -181,7 +181,7 @@ mod tests {
         fn choices(&self, destination: &str) -> Vec<u32> {
             let IpAddr::V6(destination) = address(destination) else { unreachable!() };
             let slots = 0..SLOTS;
-            match self.tables.find_v6(MAIN, destination.to_bits()).map(Target::decode).unwrap() {
+            match self.tables.look_up_v6(MAIN, destination.to_bits()).map(Target::decode).unwrap() {
                 Target::Route(group) => {
                     let member = |slot| self.tables.groups.member(group, || slot).unwrap();
                     slots.map(|slot| self.tables.adjacencies[member(slot) as usize].slot).collect()

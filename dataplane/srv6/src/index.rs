@@ -21,7 +21,7 @@ use crate::desired::{
 use crate::fast::put;
 use crate::history::Before;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
-use crate::offload::{Offload, Scope, is_met};
+use crate::offload::{Offload, Scope, is_selected};
 use crate::tables::{Adjacency, Epoch, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
@@ -52,11 +52,11 @@ pub enum RebuildReason {
     /// There was only one copy of the tables so far.
     First,
     /// The change affects more than one prefix: it is of a SID, a new VRF, or an on-link route.
-    MeansMore,
+    AffectsOthers,
     /// The prefix tables cannot apply the change.
     Prefixes(TooMuch),
     /// There is no room for more groups, next hops or SRHs, or too many paths follow the route.
-    LeftOver,
+    NoRoom,
     /// The change cannot become tables. A whole build returns the reason.
     Refused,
 }
@@ -204,7 +204,7 @@ impl Tables {
         for (at, steer) in &op_log.steers {
             self.steers.set(*at, steer);
         }
-        self.follow(op_log);
+        self.update_fast(op_log);
         if let Some(offload) = &op_log.offload {
             self.offload = offload.clone();
         }
@@ -217,13 +217,13 @@ impl Tables {
         if is_v6 { tables.v6.amend(v6, key) } else { tables.v4.amend(v4, key) }
     }
 
-    fn follow(&mut self, op_log: &OpLog) {
+    fn update_fast(&mut self, op_log: &OpLog) {
         op_log.paths.iter().for_each(|(_, path)| self.sid_space.add(path));
         let mut fast = std::mem::take(&mut self.fast);
         let renewed = op_log.renewed.iter().map(|(at, _)| *at);
         let regrouped = op_log.regrouped.iter().map(|(at, _)| *at);
         let (paths, steers) = (op_log.paths.iter().map(|(at, _)| *at), op_log.steers.iter().map(|(at, _)| *at));
-        fast.follow(self, renewed, regrouped, paths, steers);
+        fast.update(self, renewed, regrouped, paths, steers);
         self.fast = fast;
         self.epoch = op_log.epoch;
     }
@@ -317,7 +317,7 @@ impl Index {
             known == change.sid.as_ref()
         };
         if !amendment.sids.iter().all(is_known) {
-            return Err(RebuildReason::MeansMore);
+            return Err(RebuildReason::AffectsOthers);
         }
         let before = (tables.adjacencies.len(), tables.groups.len());
         for change in &amendment.routes {
@@ -338,13 +338,13 @@ impl Index {
             .filter_map(|group| tables.groups.spread(u32::try_from(group).ok()?))
             .collect();
         op_log.epoch = Epoch::next();
-        tables.follow(op_log);
+        tables.update_fast(op_log);
         self.offload(desired, tables, op_log, (regrouped, !undo.steers.is_empty()));
         let members = tables.groups.list_len() + tables.steers.list_len();
         let patterns = tables.groups.pattern_count() + tables.steers.pattern_count();
         let used = [tables.groups.len(), tables.adjacencies.len(), members, patterns, tables.fast.srh_bytes()];
         let is_full = used.iter().zip(&self.room).any(|(used, room)| used > room);
-        if is_full { Err(RebuildReason::LeftOver) } else { Ok(()) }
+        if is_full { Err(RebuildReason::NoRoom) } else { Ok(()) }
     }
 
     /// Continues the build of these tables, so that `work` can add to them.
@@ -365,13 +365,13 @@ impl Index {
 
     /// Fails if a change of this prefix affects more than the prefix: its VRF is new, or it can take neighbours away
     /// from an on-link route that it lies in.
-    fn means_itself(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
+    fn check_alone(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
         let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
             *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
         };
-        let means_more =
+        let affects_others =
             !self.vrfs.contains_key(&table) || self.has_neighbor(prefix) && self.on_link.iter().any(is_inside);
-        if means_more { Err(RebuildReason::MeansMore) } else { Ok(()) }
+        if affects_others { Err(RebuildReason::AffectsOthers) } else { Ok(()) }
     }
 
     fn has_neighbor(&self, prefix: IpNet) -> bool {
@@ -432,12 +432,12 @@ impl Index {
         changed: &mut Changed,
     ) -> Result<(), RebuildReason> {
         let RouteChange { table, prefix, ref action } = *change;
-        self.means_itself(table, prefix)?;
+        self.check_alone(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Route);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.routes.get(at)).map(|route| route.action.clone());
         if old.iter().chain(action).any(is_on_link) {
-            return Err(RebuildReason::MeansMore); // an on-link route adds routes to the neighbours on the link
+            return Err(RebuildReason::AffectsOthers); // an on-link route adds routes to the neighbours on the link
         }
         if old == *action {
             return Ok(());
@@ -475,7 +475,7 @@ impl Index {
         changed: &mut Changed,
     ) -> Result<(), RebuildReason> {
         let SteerChange { table, prefix, ref paths } = *change;
-        self.means_itself(table, prefix)?;
+        self.check_alone(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Steer);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.steers.get(at)).map(|steer| steer.paths.clone()).unwrap_or_default();
@@ -581,7 +581,7 @@ impl Index {
             }
             for (first, at, steer) in led {
                 // A whole build can name the path that is wrong.
-                let way = build.way_to(first, "").map_err(|_| RebuildReason::MeansMore)?;
+                let way = build.way_to(first, "").map_err(|_| RebuildReason::AffectsOthers)?;
                 let of_steer = build.tables.steers.spread(steer);
                 let path = build.tables.paths.get(at as usize);
                 let path = path.filter(|path| path.group != way || regrouped.contains(&way));
@@ -611,7 +611,7 @@ impl Index {
             let first = (Ipv6Addr::from_bits(key.bits), 0, 0);
             led.extend(self.led.range(first..=(Ipv6Addr::from_bits(last), u32::MAX, u32::MAX)).take(MOST_PATHS + 1));
         }
-        if led.len() > MOST_PATHS { Err(RebuildReason::LeftOver) } else { Ok(led.into_iter().copied().collect()) }
+        if led.len() > MOST_PATHS { Err(RebuildReason::NoRoom) } else { Ok(led.into_iter().copied().collect()) }
     }
 
     /// Updates the extract for the offload, if it can have changed.
@@ -627,14 +627,14 @@ impl Index {
         }
         let is_in = |&changed: &At| {
             let whole = &tables.offload.whole;
-            let is_met = |prefixes| is_met((desired, &self.vrfs), whole, prefixes, changed);
-            self.prefixes.get(usize::from(changed.0)).is_some_and(is_met)
+            let is_selected = |prefixes| is_selected((desired, &self.vrfs), whole, prefixes, changed);
+            self.prefixes.get(usize::from(changed.0)).is_some_and(is_selected)
         };
         let mut changed = op_log.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
         let are_renewed = !op_log.renewed.is_empty() || !op_log.regrouped.is_empty();
         if are_steered || are_renewed || !op_log.paths.is_empty() || changed.any(is_in) {
-            let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
-            tables.offload = Offload::of(tables, &met, desired);
+            let selected = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
+            tables.offload = Offload::of(tables, &selected, desired);
             op_log.offload = Some(tables.offload.clone());
         }
     }

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use srv6d_fib::{
     DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefixes, SidKind,
-    SrhRow, TABLES,
+    SidRow, SrhRow, TABLES,
 };
 
 use crate::desired::{Desired, PortId, Role};
 use crate::fast::port_row;
 use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
 pub use scope::{MOST, MOST_WHOLE};
-pub(crate) use scope::{Met, Scope, is_met};
+pub(crate) use scope::{Scope, Selected, is_selected};
 
 /// What may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// `met` are the prefixes that matter.
-    pub(crate) fn of(tables: &Tables, met: &Met, desired: &Desired) -> Self {
+    /// `selected` are the prefixes that matter.
+    pub(crate) fn of(tables: &Tables, selected: &Selected, desired: &Desired) -> Self {
         let mut offload = Self::default();
         let asked = ports(tables, desired);
         for (&id, &flags) in &asked {
@@ -51,10 +51,14 @@ impl Offload {
         }
         rows.to_kernel = to_kernel(tables);
         rows.node = tables.fast.node;
-        let inside = tables.fast.sids.iter().filter(|sid| sid.kind == SidKind::Decapsulate).map(|sid| sid.table);
+        let inside = tables.fast.sids.iter().filter_map(table_inside);
         let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
-        rows.tables =
-            met.tables.iter().filter(|(table, _)| used.contains(table)).map(|(&of, met)| (of, met.clone())).collect();
+        rows.tables = selected
+            .tables
+            .iter()
+            .filter(|(table, _)| used.contains(table))
+            .map(|(&of, selected)| (of, selected.clone()))
+            .collect();
         let domain = &tables.policy.domain_sources;
         rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
         rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
@@ -63,8 +67,8 @@ impl Offload {
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
-        offload.too_many = met.too_many;
-        offload.whole.clone_from(&met.whole);
+        offload.too_many = selected.too_many;
+        offload.whole.clone_from(&selected.whole);
         let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
         let mut extract = Extract { tables, rows };
         for target in targets {
@@ -129,6 +133,22 @@ fn bits(prefix: IpNet) -> (u128, u8) {
     (network, prefix.prefix_len())
 }
 
+/// Returns the table in which the packets inside of those to a SID are looked up.
+const fn table_inside(sid: &SidRow) -> Option<VrfIndex> {
+    match sid.kind {
+        SidKind::Decapsulate => Some(sid.table),
+        SidKind::Slow | SidKind::Shift | SidKind::ShiftVia => None,
+    }
+}
+
+/// Returns the group of next hops that packets to a SID leave by, whatever their new destination is.
+const fn group_of(sid: &SidRow) -> Option<u32> {
+    match sid.kind {
+        SidKind::ShiftVia => Some(sid.group),
+        SidKind::Slow | SidKind::Shift | SidKind::Decapsulate => None,
+    }
+}
+
 /// The rows that are taken so far.
 struct Extract<'e> {
     tables: &'e Tables,
@@ -142,8 +162,8 @@ impl Extract<'_> {
             Target::Sid(number) => {
                 let Some(&sid) = self.tables.fast.sids.get(number as usize) else { return };
                 self.rows.sids.insert(number, sid);
-                if sid.kind == SidKind::ShiftVia {
-                    self.add_group(sid.group);
+                if let Some(group) = group_of(&sid) {
+                    self.add_group(group);
                 }
             }
             Target::Steer(number) => self.add_steer(number),

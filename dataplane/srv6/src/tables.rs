@@ -269,21 +269,21 @@ pub(crate) struct Adjacency {
 }
 
 impl Tables {
-    pub(crate) fn lookup(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
-        let value = if is_v6 { self.find_v6(vrf, destination) } else { self.find_v4(vrf, destination) };
+    pub(crate) fn look_up(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
+        let value = if is_v6 { self.look_up_v6(vrf, destination) } else { self.look_up_v4(vrf, destination) };
         value.map(Target::decode)
     }
 
     /// Returns the value of a destination, which [`Target::decode`] takes.
     #[inline]
-    pub(crate) fn find_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
-        self.vrfs.get(usize::from(vrf))?.v6.lookup(destination)
+    pub(crate) fn look_up_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v6.look_up(destination)
     }
 
     /// Returns the value of an IPv4 destination in the upper 32 bits.
     #[inline]
-    pub(crate) fn find_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
-        self.vrfs.get(usize::from(vrf))?.v4.lookup(destination)
+    pub(crate) fn look_up_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v4.look_up(destination)
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::offload::{self, Offloads};
+use crate::device_features::{self, Features};
 use crate::{XskError, ethtool};
 
 /// Returns whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
@@ -67,7 +67,7 @@ pub struct Interface {
     /// MTU in bytes.
     pub mtu: usize,
     /// Offloads that change what a socket sees.
-    pub offloads: Offloads,
+    pub features: Features,
     /// The XDP program that is on it now.
     pub program: Option<Attached>,
     /// Whether the driver says that it has zero-copy. `None` if the kernel does not tell.
@@ -132,11 +132,11 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
     let query = query(crate::ifindex(ifname)?);
     Ok(Interface {
         ifname: ifname.to_owned(),
-        driver: offload::driver(ifname)?,
+        driver: device_features::driver(ifname)?,
         queues: ethtool::queues(ifname)?,
         most_queues: ethtool::most_channels(ifname),
         mtu: ethtool::mtu(ifname)?,
-        offloads: offload::offloads(ifname)?,
+        features: device_features::features(ifname)?,
         program: query.as_ref().and_then(program_of),
         // If there is no flag at all, the kernel has no netdev genetlink family.
         zero_copy: query.and_then(features).map(|flags| flags & ZERO_COPY != 0),

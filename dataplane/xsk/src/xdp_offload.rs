@@ -14,7 +14,7 @@
 //!
 //! The maps hold the rows of the workers' tables byte for byte, as the crate `srv6d-fib` declares them for both languages.
 //! Two things differ between engines, and are in no row: the numbers of the devices that ports stand for, and what a
-//! device takes from an XDP program. They are the [`Wiring`].
+//! device takes from an XDP program. They are the [`ProgramWiring`].
 //!
 //! # Sizes
 //!
@@ -61,7 +61,7 @@ use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
 pub use sizes::Sizes;
-pub use wiring::{KernelEnd, Wiring};
+pub use wiring::{KernelEnd, ProgramWiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -238,7 +238,7 @@ impl XdpOffload {
     /// # Errors
     /// The tables do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all
     /// ports.
-    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         if forwarding.prefixes() > PREFIXES as usize {
             let why = format!("{} prefixes, and {PREFIXES} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
@@ -289,7 +289,7 @@ impl XdpOffload {
         Ok(())
     }
 
-    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
         self.write_ways(set, wanted)?;
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
@@ -465,9 +465,9 @@ mod tests {
     const REDIRECT: u32 = 4;
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
-    fn wiring() -> Wiring {
+    fn wiring() -> ProgramWiring {
         let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
-        Wiring { from: [(1, 3)].into(), to, kernel: None }
+        ProgramWiring { from: [(1, 3)].into(), to, kernel: None }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {

@@ -337,7 +337,7 @@ impl Node {
 
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
         self.snapshot.tables = build(desired, &mut self.slots, self.front.as_mut())?;
-        self.snapshot.generation += 1;
+        self.snapshot.revision += 1;
         self.desired = desired.clone();
         if self.is_emulated {
             self.emulate();

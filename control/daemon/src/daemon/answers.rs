@@ -150,7 +150,7 @@ impl Node {
     ) -> Result<Response, Refusal> {
         let (inputs, plan) = self.plan_reload(read, mirror).await?;
         let asked_after = self.asked_after(&inputs);
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Reload, mirror).await?;
         reloaded.warnings.extend(asked_after);
         self.held = None;
         Ok(Response::Reloaded(reloaded))
@@ -180,13 +180,13 @@ impl Node {
         if dry_run {
             return Ok(Response::Diff(self.diff_to(&plan)));
         }
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Rollback(target), mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Rollback(target), mirror).await?;
         reloaded.returned_to = Some(target);
         self.held = Some(target);
         Ok(Response::Reloaded(reloaded))
     }
 
-    async fn put_in_force(
+    async fn apply_inputs(
         &mut self,
         inputs: Inputs,
         plan: Plan,
@@ -194,7 +194,7 @@ impl Node {
         mirror: &Mirror,
     ) -> Result<Reloaded, Refusal> {
         let (warnings, pending) = (self.warnings_of(&plan), headlines(&plan.pending));
-        let diff = self.take(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
+        let diff = self.put_in_force(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
         Ok(Reloaded {
             generation: self.dataplane.generation().0,
             changes: diff.lines(),

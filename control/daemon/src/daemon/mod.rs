@@ -52,7 +52,7 @@ use crate::fpm::Fpm;
 use crate::kernel::{self, Guards, KernelError, Mirror};
 use crate::limits;
 use crate::metrics::{self, Scrape};
-use crate::source::running::Sources;
+use crate::source::running::Controllers;
 use fault::Fault;
 use node::Node;
 pub use overlay::{Configured, Extension, Overlay, Synced};
@@ -313,7 +313,7 @@ enum Event {
 /// The origins of events.
 struct Events {
     mirror: Mirror,
-    sources: Sources,
+    sources: Controllers,
     fpm: Fpm,
     links: watch::Receiver<Arc<Links>>,
     workers: AsyncFd<OwnedFd>,
@@ -373,7 +373,7 @@ impl Events {
 }
 
 /// Tells the node the state of its sources.
-fn report(node: &mut Node, sources: &Sources, fpm: &Fpm) {
+fn report(node: &mut Node, sources: &Controllers, fpm: &Fpm) {
     (node.statuses, node.fpm) = (sources.status(), fpm.status());
 }
 
@@ -412,7 +412,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut events = Events {
         mirror,
-        sources: Sources::default(),
+        sources: Controllers::default(),
         fpm: Fpm::default(),
         links: node.glb.links(),
         workers,

@@ -107,7 +107,7 @@ impl RouteSocket {
     }
 
     /// Reads all messages that have arrived. Returns false if some are lost because the buffer was too small.
-    pub fn take(&mut self, messages: &mut Vec<Message>) -> bool {
+    pub fn read_all(&mut self, messages: &mut Vec<Message>) -> bool {
         let mut is_whole = true;
         loop {
             match self.read() {

@@ -53,7 +53,7 @@ impl V6 {
 
     /// Returns the destination as prefix tables have it.
     #[inline]
-    pub(super) const fn address(&self) -> u128 {
+    pub(super) const fn destination(&self) -> u128 {
         joined(self.destination)
     }
 
@@ -89,14 +89,14 @@ impl V6 {
     /// Returns true if the hop limit allows one more hop, the source is of global scope, and nothing behind the
     /// header has to be read.
     #[inline]
-    pub(super) fn is_plain_from(&self) -> bool {
+    pub(super) fn is_plain_but_destination(&self) -> bool {
         let hop_limit = self.first as u8;
         self.first >> 60 == 6 && hop_limit > 1 && self.behind() != Behind::LookInto && goes_everywhere(self.source)
     }
 
     /// Returns true if the destination is of global scope.
     #[inline]
-    pub(super) const fn is_plain_to(&self) -> bool {
+    pub(super) const fn has_plain_destination(&self) -> bool {
         goes_everywhere(self.destination[0])
     }
 }
@@ -166,7 +166,7 @@ impl V4 {
     /// Returns true if the header has no options and a correct checksum, the TTL allows one more hop, and the source
     /// is of global scope.
     #[inline]
-    pub(super) fn is_plain_from(&self) -> bool {
+    pub(super) fn is_plain_but_destination(&self) -> bool {
         let [first, second] = self.words;
         // The ones' complement sum of the 16-bit words of a correct header is 0xffff, so the sum of the longer words
         // is a multiple of 65,535 too.
@@ -176,7 +176,7 @@ impl V4 {
 
     /// Returns true if the destination is of global scope.
     #[inline]
-    pub(super) fn is_plain_to(&self) -> bool {
+    pub(super) fn has_plain_destination(&self) -> bool {
         goes_everywhere_v4(self.destination)
     }
 }

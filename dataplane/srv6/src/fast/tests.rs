@@ -302,7 +302,7 @@ fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally,
 }
 
 fn fast(tables: &Tables, tally: &Tally, device: u16, packet: &mut Packet<'_>) -> Option<u16> {
-    let found = LookupResult::of(tables, device, packet);
+    let found = LookUpResult::of(tables, device, packet);
     write_one(tables, tally, packet, found)
 }
 

@@ -18,7 +18,7 @@ impl Lpm {
         self.general.amend(prefixes.outside(), key)?;
         for index in &mut self.blocks {
             let first = u128::from(index.block) << 96;
-            let covering = self.general.lookup(first);
+            let covering = self.general.look_up(first);
             if covering != index.covering {
                 let mut inside = prefixes.indexed(0).few_inside(Key::new(first, 32))?;
                 inside.sort_by_key(|&(key, _)| key);

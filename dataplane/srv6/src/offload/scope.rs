@@ -32,7 +32,7 @@ pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
 
 /// The selected prefixes.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct Selected {
     /// IPv6 and IPv4 prefixes, by table.
     pub(super) tables: BTreeMap<VrfIndex, [Meanings; 2]>,
     /// Tables of which all prefixes are selected.
@@ -76,13 +76,13 @@ impl Scope {
     }
 
     /// Selects among the prefixes of all tables. Of equal ones the first is in force.
-    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Met {
+    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Selected {
         let some = |entries: &Entries, of: &dyn Fn(Key) -> bool| {
-            let mut met = Meanings::new();
+            let mut selected = Meanings::new();
             for (key, meaning) in entries.iter().filter(|(key, _)| of(*key)) {
-                met.entry((key.bits, key.len)).or_insert(meaning.value);
+                selected.entry((key.bits, key.len)).or_insert(meaning.value);
             }
-            met
+            selected
         };
         let all = |entries: &Entries| some(entries, &|_| true);
         let inside = |entries: &Entries, whole: &Disjoint| some(entries, &|key| whole.contain(key));
@@ -91,7 +91,7 @@ impl Scope {
     }
 
     /// Selects among prefixes that are in order.
-    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
+    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Selected {
         let all = |prefixes: &Prefixes| -> Meanings {
             prefixes.iter().map(|(key, meaning)| place((key, meaning.value))).collect()
         };
@@ -113,17 +113,17 @@ impl Scope {
         (len, all): (impl Fn(&P) -> usize, impl Fn(&P) -> Meanings),
         inside: impl Fn(&P, &Disjoint) -> Meanings,
         around: impl Fn(&P) -> Meanings,
-    ) -> Met {
-        let mut met = Met::default();
+    ) -> Selected {
+        let mut selected = Selected::default();
         let mut room = MOST_WHOLE;
         for (&vrf, families) in self.small.iter().filter_map(|vrf| Some((vrf, tables.get(usize::from(*vrf))?))) {
             if let Some(rest) = room.checked_sub(families.iter().map(&len).sum()) {
                 room = rest;
-                met.whole.insert(vrf);
-                met.tables.insert(vrf, families.each_ref().map(&all));
+                selected.whole.insert(vrf);
+                selected.tables.insert(vrf, families.each_ref().map(&all));
             }
         }
-        let others = |vrf: &VrfIndex| Some(*vrf).filter(|vrf| !met.whole.contains(vrf));
+        let others = |vrf: &VrfIndex| Some(*vrf).filter(|vrf| !selected.whole.contains(vrf));
         let some: BTreeMap<VrfIndex, [Meanings; 2]> = (self.inside.iter())
             .filter_map(|(vrf, [of_v6, of_v4])| {
                 let [v6, v4] = tables.get(usize::from(others(vrf)?))?;
@@ -131,12 +131,12 @@ impl Scope {
             })
             .collect();
         let around_blocks = others(&MAIN).and_then(|main| tables.get(usize::from(main))).map(|[v6, _]| around(v6));
-        met.extend(some, around_blocks.unwrap_or_default());
-        met
+        selected.extend(some, around_blocks.unwrap_or_default());
+        selected
     }
 }
 
-impl Met {
+impl Selected {
     /// Adds what was selected of tables that are not whole.
     fn extend(&mut self, some: BTreeMap<VrfIndex, [Meanings; 2]>, around_blocks: Meanings) {
         let inside: usize = some.values().flatten().map(Meanings::len).sum();
@@ -153,7 +153,7 @@ impl Met {
 
 /// Returns true if a changed prefix of a table can be among the selected ones, or can be now. `whole` are the tables of which
 /// all prefixes were selected before the change.
-pub(crate) fn is_met(
+pub(crate) fn is_selected(
     (desired, vrfs): (&Desired, &BTreeMap<TableId, VrfIndex>),
     whole: &BTreeSet<VrfIndex>,
     prefixes: &[Prefixes; 2],

@@ -68,7 +68,7 @@ pub(super) fn write(
 #[inline]
 fn count_egress(tally: &Tally, layer: &Layer, egress: Egress<'_>) {
     match egress {
-        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
+        Egress::Routed(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
         Egress::Encapsulated(path, adjacency, _) => {
             tally.path(path.slot, layer.len() + path.header_len);
             tally.adjacency(adjacency.slot, 1, layer.len() + path.header_len);

@@ -10,7 +10,7 @@ use aya::programs::tc::SchedClassifierLink;
 use aya::programs::{LinkOrder, TcAttachType};
 use srv6d_fib::{Forwarding, KernelEndRow};
 
-use super::{KernelEnd, Wiring, XdpOffload, maps};
+use super::{KernelEnd, ProgramWiring, XdpOffload, maps};
 use crate::XskError;
 
 /// Name of the program's function in `bpf/tc.h`.
@@ -38,7 +38,7 @@ impl XdpOffload {
         self.ingress.retain(|port, _| ports.contains(port));
     }
 
-    pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+    pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         let row = |end: &KernelEnd| {
             let (ifindex, number) = (end.ifindex, end.number.into());
             KernelEndRow { ethernet: forwarding.to_kernel, ifindex, number }
@@ -86,7 +86,9 @@ mod tests {
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding, delivers: bool) {
         let kernel = KernelEnd { from: [1].into(), ..KernelEnd::of("lo", 5).unwrap() };
         let kernel = Some(kernel).filter(|_| delivers);
-        offload.publish(forwarding, &Wiring { from: [(1, 3)].into(), kernel, ..Wiring::default() }).unwrap();
+        offload
+            .publish(forwarding, &ProgramWiring { from: [(1, 3)].into(), kernel, ..ProgramWiring::default() })
+            .unwrap();
     }
 
     /// Returns tables with a SID that decapsulates into table 4, which has addresses of this node.

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::test_run::once_local;
-    use crate::xdp_offload::{PacketCount, Sizes, Wiring};
+    use crate::xdp_offload::{PacketCount, ProgramWiring, Sizes};
 
     const PASS: u32 = u32::MAX;
     const REDIRECT: u32 = 7;
@@ -112,7 +112,7 @@ mod tests {
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
         let to = [(1, DeviceRow { number: 3, mtu: 0 })].into();
-        let wiring = Wiring { from: [(2, 5)].into(), to, kernel: None };
+        let wiring = ProgramWiring { from: [(2, 5)].into(), to, kernel: None };
         offload.publish(forwarding, &wiring).unwrap();
     }
 
