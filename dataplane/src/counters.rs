@@ -199,7 +199,7 @@ impl WorkerCounters {
         add(&queue.late_sum, late);
     }
 
-    /// Adds the emulated port of one socket of this worker to `queue`.
+    /// Adds the counters of the emulated port of one socket of this worker to `queue`.
     pub fn add_queue_to(&self, socket: usize, queue: &mut QueueCounters) {
         let Some(counters) = self.queues.get(socket) else { return };
         queue.packets += counters.packets.load(Relaxed);
@@ -389,9 +389,9 @@ pub struct QueueCounters {
     pub wire_loss: u64,
     /// Packets dropped because the port was down.
     pub port_down: u64,
-    /// Packets by how much too late they left: 1.024 µs and less, 2.048 µs, and so on; the last bucket is for all above.
+    /// Numbers of packets by their lateness: up to 1.024 µs, up to 2.048 µs, and so on. The last bucket counts all others.
     pub late: [u64; LATE_BUCKETS],
-    /// Sum of these times in nanoseconds.
+    /// Sum of the lateness of all packets in nanoseconds.
     pub late_ns: u64,
 }
 

@@ -132,7 +132,7 @@ pub enum DataplaneError {
         in_use: u64,
         /// Soft limit of the process (`RLIMIT_NOFILE`).
         limit: u64,
-        /// Descriptors that one more port may take.
+        /// Number of descriptors that one more port may need.
         needed: u64,
     },
 }

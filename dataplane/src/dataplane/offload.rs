@@ -19,20 +19,20 @@ use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
 
-/// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
-/// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
-/// without `CAP_PERFMON`.
+/// Length up to which packets arrive in one buffer with every driver. A port that takes only packets in one buffer from
+/// an XDP program would drop longer ones silently. The program cannot know the length of the first buffer: without
+/// `CAP_PERFMON` the verifier does not allow it to subtract packet pointers.
 const ONE_BUFFER: u32 = 1500;
 
-/// How a port with `offload = "xdp"` or `"auto"` stands.
+/// State of a port with `offload = "xdp"` or `"auto"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortOffload {
-    /// The XDP program forwards what is plain and comes in here.
+    /// Whether the XDP program forwards plain packets that arrive on this port.
     pub on: bool,
-    /// srv6d has chosen this (`auto`).
+    /// Whether srv6d has chosen this itself (`auto`).
     pub auto: bool,
-    /// Why it does not, or which of them it does not. Empty: there is nothing to say. With `auto`, why srv6d has chosen this
-    /// stands in front.
+    /// Why the program forwards none of these packets, or which of them it leaves to the workers. Empty: there is
+    /// nothing to say. With `auto`, the text begins with the reason for srv6d's choice.
     pub reason: String,
 }
 
@@ -138,14 +138,13 @@ impl InFront {
         self.loaded().zip(slot).map(|(program, slot)| program.hop(slot)).unwrap_or_default()
     }
 
-    /// Returns when no program is in the middle of a packet that it began with tables before those it was given last.
-    /// False: that cannot be told.
+    /// Waits until no run of the program uses tables older than the last ones. Returns false if that cannot be known.
     pub(super) fn settle(&mut self) -> bool {
         let Program::Loaded(program) = &mut self.program else { return true };
         program.settle().inspect_err(|why| tracing::warn!("{why}")).is_ok()
     }
 
-    /// These counters are zero from now on.
+    /// Sets the counters of released entries to zero.
     pub(super) fn clear(&mut self, released: &Released) {
         if let Program::Loaded(program) = &mut self.program
             && let Err(why) = program.clear(&released.sids, &released.paths, &released.adjacencies)
@@ -154,7 +153,7 @@ impl InFront {
         }
     }
 
-    /// The device is gone, and the program with it.
+    /// Forgets a device that is gone, and its program.
     pub(super) fn forget(&mut self, device: &str, number: Option<usize>) {
         self.on.remove(device);
         self.redirect.remove(device);
@@ -166,8 +165,9 @@ impl InFront {
 }
 
 impl Dataplane {
-    /// Looks whether ports still send what is redirected into them, and takes back what they do not. The peer of a veth
-    /// can change that at any time, and nothing tells: ask every second or so. Whether somebody captures packets, too.
+    /// Checks whether ports still send what is redirected into them, and whether somebody captures packets, and updates
+    /// the offload if something has changed. The peer of a veth can change the former at any time without an event, so
+    /// this should be called about once a second.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
         if self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
@@ -175,7 +175,7 @@ impl Dataplane {
         }
     }
 
-    /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
+    /// Makes the offload behave from now on as with a kernel that refuses the program, for tests.
     #[cfg(feature = "faults")]
     pub fn refuse_offload(&mut self) {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
@@ -377,7 +377,7 @@ impl Dataplane {
         }
     }
 
-    /// Returns which packets that leave through a port are left to its worker, and why.
+    /// Returns a text that says which packets that leave through a port are left to the worker, and why.
     fn not_taken(&self, name: &str) -> Option<String> {
         if let Some(why) = self.why_workers_send(name) {
             return Some(format!("what leaves through {name} goes through the worker: {why}"));
@@ -385,14 +385,15 @@ impl Dataplane {
         Some(not_taken(name, self.redirect(name)?))
     }
 
-    /// What a port does with what is redirected into it, if that is not everything.
+    /// Returns what a port does with packets that are redirected into it, if it does not send them all.
     fn redirect(&self, name: &str) -> Option<TakesRedirect> {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
     }
 }
 
-/// Returns that some packets are not forwarded, because the tables are too large to be given to the program as a whole.
+/// Returns the reason why the program leaves plain packets to the workers, if the tables are too large to be given to
+/// it as a whole.
 fn not_whole(offload: &Offload) -> Option<String> {
     let all = offload.forwarding.ports.values().all(|port| offload.whole.contains(&port.table));
     (!all).then(|| {
@@ -400,7 +401,7 @@ fn not_whole(offload: &Offload) -> Option<String> {
     })
 }
 
-/// Returns what has a number that is too high for the program's maps or its counters, in words.
+/// Returns a text about the entries that have no room in the program's maps or counters, because their index is too high.
 fn without_room(rows: &Forwarding) -> Option<String> {
     let paths: BTreeSet<u32> = rows
         .paths
@@ -428,13 +429,13 @@ fn without_room(rows: &Forwarding) -> Option<String> {
     (!of_workers.is_empty()).then(|| format!("workers forward by {}", of_workers.join(" and ")))
 }
 
-/// Whether the members of a group, and their pattern, have their places in the program's maps.
+/// Returns whether the program's maps have room for the members of a group and for their pattern.
 fn is_spread_in_maps(group: &GroupRow) -> bool {
     group.count <= 1 || group.pattern < PATTERNS && group.at.saturating_add(group.count) <= MEMBERS
 }
 
-/// Where the ports of these rows are. `from` is the number of a port whose packets the program may forward, `to` that of one
-/// they may be sent through, and what it takes.
+/// Returns the devices of the ports in these rows. `from` returns the number of a port whose packets the program may
+/// forward. `to` returns the number of a port that packets may be sent through, and what that port takes.
 pub fn offload_wiring(
     rows: &Forwarding,
     from: impl Fn(u16) -> Option<u16>,

@@ -196,7 +196,7 @@ fn a_port_without_emulation_gives_its_packets_back() {
 fn the_load_is_the_share_of_busy_time() {
     let mut port = EmulatedLink::new(Emulation::of_rate(1_000_000), 0);
     assert_eq!((port.load(0), port.next_sample()), (0, None));
-    // 100 packets of a millisecond, one every two milliseconds
+    // 100 packets that each use the link for one millisecond, one every two milliseconds
     for number in 0..100 {
         let now = Time::from(number) * 2 * MS;
         port.load(now);
