@@ -190,7 +190,7 @@ struct Device {
 /// Packets that the sockets of a device have lost.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Packets lost by sockets that are closed now.
+    /// Packets lost by sockets that are closed by now.
     before: u64,
     sockets: Vec<LossWatch>,
 }
@@ -231,7 +231,7 @@ pub struct Dataplane {
     kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
-    /// Reports that control has already fetched with `smaller_paths`.
+    /// Reports that were taken from `smaller_paths` before counters were reused, and that control has not fetched yet.
     told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,

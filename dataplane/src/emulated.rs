@@ -14,7 +14,7 @@ pub(crate) struct Queued<F> {
     pub(crate) frame: F,
     /// The verdict about it.
     pub(crate) verdict: Verdict,
-    /// Counter slot of the tagged port it leaves by, if it is one.
+    /// Counter slot of the port that it leaves through, if it is a tagged one.
     pub(crate) vlan: Option<usize>,
 }
 

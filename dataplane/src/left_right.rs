@@ -66,7 +66,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(2);
 /// Time that the publishing thread spins before it sleeps. A round takes less, a sleep more.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Number of changed steered prefixes and SIDs after which unused counters are looked for.
+/// Number of changed steered prefixes and SIDs after which unused counters are released.
 const CHANGES: usize = 512;
 
 /// Counts of tables that have come into force, by the means used.
@@ -323,7 +323,7 @@ impl Publisher {
         (0..self.workers).map(|_| Arc::new(Tally::new(slots))).collect()
     }
 
-    /// Releases the counters of entries that these tables, which are in force, no longer have.
+    /// Releases the counters of entries that the tables in force no longer have.
     fn release_slots(&mut self, in_force: &Snapshot) {
         (self.changes, self.releases) = (0, self.releases + 1);
         self.released.add(self.slots.release(&self.desired, &in_force.tables, self.releases));
@@ -351,7 +351,7 @@ impl Publisher {
         Some(released)
     }
 
-    /// Gives these counters to new entries.
+    /// Makes released counters available to new entries.
     pub(crate) fn reuse_slots(&mut self, released: Released) {
         self.slots.reuse(released);
     }

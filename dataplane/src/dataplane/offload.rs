@@ -37,7 +37,7 @@ pub struct PortOffload {
 }
 
 impl PortOffload {
-    /// Says why srv6d has chosen this.
+    /// Puts the reason for srv6d's choice in front of the text.
     fn chosen(self) -> Self {
         let Self { on, reason, .. } = self;
         let reason = match (on, reason.as_str()) {
@@ -49,20 +49,20 @@ impl PortOffload {
     }
 }
 
-/// Why `auto` is the XDP program.
+/// The reason why `auto` has chosen the XDP program.
 const CHOSEN: &str = "the XDP program, as a worker's socket would copy each packet";
 
-/// The program, once a port has asked for it.
+/// The state of the program. It is loaded once a port has asked for it.
 #[derive(Debug, Default)]
 pub(super) enum Program {
     #[default]
     NotAsked,
     Loaded(Box<XdpOffload>),
-    /// The kernel has refused it: why. It is not asked again.
+    /// The kernel has refused the program for this reason. It is not asked again.
     Refused(String),
 }
 
-/// What the program was last given, and where it is.
+/// The XDP program in front of the workers: what it was given last, and the devices that it is on.
 #[derive(Debug, Default)]
 pub(super) struct InFront {
     program: Program,
@@ -72,15 +72,17 @@ pub(super) struct InFront {
     on: BTreeSet<String>,
     given: Option<Box<(Forwarding, Wiring)>>,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
-    /// Somebody captures packets, which only workers show.
+    /// Whether the program is paused because somebody captures packets, which only workers can show.
     rests: bool,
-    /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
+    /// The reason why the tc program is not at the egress of the own veth. It is tried again after it was not asked for
+    /// in the meantime.
     local_refused: Option<String>,
     /// Devices from which packets are delivered to this node.
     delivers: BTreeSet<String>,
     /// Numbers of the own veths that packets have been delivered through.
     own_veths: BTreeSet<u16>,
-    /// Why the worker decapsulates what comes in through a device, by its name: of devices that the tc engine is to serve.
+    /// The reasons why the worker decapsulates what arrives through a device, by name of the device. Only devices that
+    /// the tc engine is to serve are listed.
     pub(super) not_delivered: BTreeMap<String, String>,
 }
 
@@ -100,7 +102,7 @@ impl InFront {
         self.rests
     }
 
-    /// The programs deliver to this node what comes in through a device.
+    /// Returns whether the programs deliver to this node what arrives through a device.
     pub(super) fn delivers(&self, device: &str) -> bool {
         self.is_on(device) && self.delivers.contains(device)
     }
@@ -181,7 +183,7 @@ impl Dataplane {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
     }
 
-    /// The program is on a port, or will be once nobody captures packets any more.
+    /// Returns whether the program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
         self.in_front.rests || !self.in_front.on.is_empty()
     }
@@ -228,7 +230,7 @@ impl Dataplane {
         }
     }
 
-    /// Devices whose ports ask for it.
+    /// Returns the devices whose ports ask for offload.
     pub(super) fn asked_for_offload(&self) -> BTreeSet<String> {
         self.devices_of(&self.tables.desired().offload)
     }
@@ -340,7 +342,7 @@ impl Dataplane {
         }
     }
 
-    /// Says of each port how it stands.
+    /// Records the state of offload in each port.
     fn say(&mut self, asked: &BTreeSet<String>, failed: Option<&XskError>) {
         let snapshot = self.tables.current();
         let offload = snapshot.tables.offload();

@@ -187,7 +187,7 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
 /// A path with its SRH and its next hops.
 type PathTo = (PathRow, Option<SrhRow>, Vec<Option<HopRow>>);
 
-/// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
+/// What prefixes lead to, with rows in place of their numbers: amended tables number their rows in another way than
 /// tables that were built.
 #[derive(Debug, PartialEq)]
 enum LedTo {

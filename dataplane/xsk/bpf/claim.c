@@ -104,7 +104,7 @@ struct source_key {
 	__u8 addr[16];
 };
 
-/* Rules for the untagged frames of a port, or for the frames of one VLAN. The bits above these hold the number of the
+/* Rules for the untagged frames of a port, or for the frames of one VLAN. The bits above the flags hold the number of the
  * set of this node's own sources; no packet from outside may have one. 0: there is none. */
 enum { GUARDS_SIDS = 1, CHECKS_SOURCES = 2 };
 #define OWN_SOURCES_SHIFT 8

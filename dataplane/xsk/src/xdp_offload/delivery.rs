@@ -20,7 +20,7 @@ const PROGRAM: &str = "srv6d_delivered";
 pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
 
 impl XdpOffload {
-    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there.
+    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
     ///
     /// # Errors
     /// The kernel refuses; it must be Linux 6.6 or newer.
@@ -33,7 +33,7 @@ impl XdpOffload {
         Ok(())
     }
 
-    /// Takes the program off all ports but these. The tables in force must not deliver from the others.
+    /// Takes the program off all ports except these. The tables in force must not deliver packets from other ports.
     pub fn keep_on_ingress(&mut self, ports: &BTreeSet<u16>) {
         self.ingress.retain(|port, _| ports.contains(port));
     }
