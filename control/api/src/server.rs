@@ -319,7 +319,7 @@ mod tests {
         clean(&socket);
     }
 
-    /// The longest time for which the loop stood still is compared with the time that encoding takes.
+    /// Compares the longest time for which the loop stood still with the time that encoding takes.
     #[tokio::test]
     async fn a_long_answer_is_encoded_beside_the_loop() {
         let row = |number: u32| RouteStatus {

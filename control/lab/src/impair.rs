@@ -18,7 +18,7 @@ use super::topology::{Forwarder, NodePort, Topology};
 /// Rate of a port that is given none: the highest that there is, which no port of a lab reaches.
 const NO_LIMIT: &str = "1.6Tbit";
 
-/// What becomes of the ports. An option that is not given leaves its setting as it is.
+/// Settings of the ports. An option that is not given leaves its setting as it is.
 #[derive(Clone, Debug, Default, Args)]
 #[group(id = "settings", required = true, multiple = true)]
 pub struct Settings {

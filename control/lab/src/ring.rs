@@ -179,7 +179,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use super::*;
 
-    /// All ranks in one process.
+    /// Runs all ranks in one process, and returns their results.
     fn reduced(ranks: usize) -> Vec<Vector> {
         let mut vectors: Vec<Vector> = (0..ranks).map(|rank| Vector::new(rank, ranks, 3)).collect();
         for step in 0..vectors[0].steps() {

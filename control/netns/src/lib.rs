@@ -191,7 +191,7 @@ mod tests {
         assert!(!file.exists());
     }
 
-    /// Ctrl-C in a terminal is a signal to the process group.
+    /// A Ctrl-C in a terminal sends a signal to the whole process group.
     #[test]
     fn what_changes_something_is_not_in_the_process_group_of_the_terminal() {
         let group = |process: &str| {

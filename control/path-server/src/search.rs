@@ -64,7 +64,7 @@ pub struct Graph<'s> {
 
 /// Start and end of a search.
 enum Ends<'s> {
-    /// Both are the same vertex.
+    /// Source and destination are the same vertex.
     Same(&'s Document),
     Apart(usize, usize),
 }
@@ -85,7 +85,7 @@ impl<'s> Graph<'s> {
         Some(graph)
     }
 
-    /// Also excludes the edges for which `closed` is true.
+    /// Excludes the edges for which `closed` is true, too.
     #[must_use]
     pub fn without(mut self, closed: impl Fn(&Document) -> bool) -> Self {
         self.closed = (0..).zip(self.edges).map(|(place, edge)| self.is_closed(place) || closed(edge)).collect();

@@ -35,7 +35,7 @@ pub struct Environment {
     pub faced_routers: BTreeSet<String>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
-    /// What was measured of the ports' loads, and heard of the links behind neighbours.
+    /// Measurements of the loads of ports, and reports about the links behind neighbours.
     pub links: Arc<Links>,
 }
 

@@ -226,7 +226,7 @@ fn add_missing(device: &mut Device, addresses: &[IpNet]) {
     device.addresses.extend(addresses.iter().filter(|address| known.insert(**address)));
 }
 
-/// What the entries of a switch ask for, by name or prefix.
+/// Known wishes of a switch's entries, by name or prefix.
 struct Known<'a> {
     switch: &'a Switch,
     tables: Tables<'a>,

@@ -83,8 +83,8 @@ fn drip(to: &mut TcpStream, head: &str) {
     }
 }
 
-/// Starts a controller in the namespace of the router, with the attack of that number. Its threads end with the test's
-/// process.
+/// Starts a controller in the namespace of the router. `harm` is the number of the attack that it makes. Its threads
+/// end with the test's process.
 fn controller(rig: &Rig, harm: &Arc<AtomicUsize>) {
     let namespace = rig.ns("router");
     let (ready, listening) = std::sync::mpsc::channel();

@@ -39,7 +39,7 @@ pub type Key = (u32, IpAddr);
 /// A device, and a subnet of it.
 type Subnet = (u32, IpAddr);
 
-/// What to do about a neighbour that packets wait for.
+/// The decision about a neighbour that packets wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The kernel is asked for it.
@@ -61,10 +61,10 @@ pub struct Resolutions {
     postponed: VecDeque<Key>,
     /// Neighbours that have lost their places unanswered, with the time of that.
     unanswered: HashMap<Key, Instant>,
-    /// The same neighbours, in the order in which they lost their places.
+    /// Neighbours that have lost their places, in the order in which they lost them.
     given_up: VecDeque<(Instant, Key)>,
     answered: HashSet<Key>,
-    /// The same neighbours, in the order of their first answers.
+    /// Neighbours that have answered before, in the order of their first answers.
     order: VecDeque<Key>,
 }
 

@@ -64,7 +64,7 @@ pub struct Mirror {
     requests: NeighborSocket,
     /// An event was read and not yet reported. It is kept here because `changed` may be dropped at any await.
     dirty: bool,
-    /// Whether one of these events says that a neighbour has resolved.
+    /// Whether one of the events that are not reported yet says that a neighbour has resolved.
     has_resolved: bool,
     /// Whether devices or addresses may have changed since they were read, or an event about neighbours was lost.
     is_stale: bool,
