@@ -241,7 +241,7 @@ impl<'s> Graph<'s> {
             }
             for turn in 1..path.len() {
                 let Some(root) = path.get(..turn) else { break };
-                // The next vertices of known paths with the same root.
+                // Collects the next vertices of known paths with the same root.
                 let known = found.iter().chain([&path]).filter(|known| known.starts_with(root));
                 let taken: BTreeSet<usize> = known.filter_map(|known| known.get(turn).copied()).collect();
                 candidates.extend(self.first_beyond(root, end, &taken).map(|path| (path.len(), path)));

@@ -342,7 +342,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
         let shown: Vec<String> = names.into_iter().filter(is_shown).collect();
         if shown.is_empty() {
-            // It says how to pass the word to one of those commands.
+            // The suggestion says how to pass the word to a hidden command.
             error.remove(ContextKind::Suggested);
         } else {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));

@@ -104,7 +104,7 @@ fn way(lab: &Lab, from: &str, to: &str, more: &[&str]) -> (Option<i32>, Vec<Stri
     (said.status.code(), nodes.collect(), way["end"].clone())
 }
 
-/// Packets that each node has been sent by the others.
+/// Returns the number of packets that a node has received from other nodes.
 fn received(lab: &Lab, node: &str) -> u64 {
     let rows: Value = serde_json::from_str(&lab.must(node, &[SRV6D, "show", "ports", "--json"])).unwrap();
     let fabric = rows.as_array().unwrap().iter().filter(|row| row["role"] == "fabric");

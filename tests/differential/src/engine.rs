@@ -19,7 +19,7 @@ use srv6d_srv6::desired::{Desired, Port};
 pub struct Node<'n> {
     /// The state.
     pub desired: &'n Desired,
-    /// The case of the conformance pack that the state is of, which says how a Linux kernel is the same node.
+    /// The case of the conformance pack that the state belongs to. It says how to configure a Linux kernel as the same node.
     pub case: Option<&'n Case>,
 }
 
@@ -100,8 +100,8 @@ pub trait Engine {
     /// If the engine does not work, or does not account for the frame.
     fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String>;
 
-    /// Returns how often the same frame has to be forwarded, with the same answer, until caches of the engine have been
-    /// in all of their states.
+    /// Returns how often the same frame has to be forwarded, with the same answer, so that caches of the engine have
+    /// been in all of their states.
     fn times(&self) -> usize {
         1
     }

@@ -233,7 +233,8 @@ pub struct Node {
     is_emulated: bool,
     names: Vec<String>,
     front: Option<Front>,
-    /// Frames that have left since the last round: those that the program in front has forwarded, and those before them.
+    /// Frames that have left since the last round: frames that the program in front has forwarded, and frames that left
+    /// before them.
     passed_by: Vec<(String, Vec<u8>)>,
     /// Frames that the program in front has forwarded, as they were received.
     offloaded: Vec<Vec<u8>>,

@@ -311,7 +311,7 @@ fn allow_list() -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_socket, sockets?.concat());
     rules.insert(libc::SYS_socketpair, one_of(0, [number(libc::AF_UNIX)].into_iter())?);
     rules.insert(libc::SYS_fcntl, one_of(1, FCNTL.into_iter().map(number))?);
-    // Of the calling thread only.
+    // A thread may set only its own cores.
     rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0].into_iter())?);
     rules.insert(libc::SYS_ioctl, one_of(1, REQUESTS.into_iter())?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTL.into_iter().map(number))?);

@@ -4,9 +4,9 @@
 //! application ─► host: H.Encaps.Red ─► leaf: chooses an uplink ─► spine: uN ─► leaf: uN ─► host: uDT6 ─► application
 //! ```
 //!
-//! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated ports. Hosts
-//! encapsulate. Their carriers are loose, so that the leaf chooses; those of the rule `placed` name the spine. Applications,
-//! links and time are those of the simulation.
+//! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated
+//! ports. Hosts encapsulate. Their carriers are loose, so that the leaf chooses; those of the rule `placed` name the
+//! spine. Applications, links and time are those of the simulation.
 
 mod addresses;
 mod configuration;

@@ -518,7 +518,7 @@ fn plain_packets_take_the_fast_path() {
         };
         for (name, packet) in &cases {
             assert!(goes(packet, 0), "{name}, {guards:?}");
-            // The same packet from a source that is not accepted.
+            // Now the packet comes from a source that is not accepted.
             let mut other = packet.clone();
             let is_v6 = other[0] >> 4 == 6;
             let (last, at) = if is_v6 { (&[0x98][..], 13) } else { (&[2][..], 15) };
