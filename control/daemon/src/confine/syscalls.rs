@@ -256,7 +256,7 @@ const SOCKETS: [(i32, i32, &[i32]); 10] = [
 /// firewall and `IPsec` are not among them.
 const NETLINK: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_INET_DIAG, libc::NETLINK_GENERIC];
 
-/// Bits of a socket's type that are the type; the others are flags.
+/// Mask of the bits of a socket's type that name the type. The other bits are flags.
 const TYPE: u64 = 0xf;
 
 /// Allowed commands of fcntl(2). `F_SETOWN` and `F_SETSIG` are not among them: with both, the kernel sends any signal to

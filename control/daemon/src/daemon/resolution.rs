@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Largest number of requests for unknown neighbours in one IPv6 /64 or IPv4 /24 of a device.
 const PER_SUBNET: usize = 224;
-/// Largest number of such requests on one device.
+/// Largest number of requests for unknown neighbours on one device.
 const PER_DEVICE: usize = 256;
-/// Largest number of such requests on all devices: half of the entries that the kernel keeps by default, in all
-/// network namespaces together.
+/// Largest number of requests for unknown neighbours on all devices: half of the entries that the kernel keeps by
+/// default, in all network namespaces together.
 const IN_ALL: usize = 512;
 /// Time that a neighbour has for its answer before another request may take its place.
 pub const ANSWER: Duration = Duration::from_millis(50);
