@@ -442,7 +442,7 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_to(&mut counters.total);
         }
-        // It is read before the packets that were received, which it is part of.
+        // The delivered packets are part of the received ones, so their counter is read first.
         let delivered = self.in_front.delivered();
         for (name, &number) in &self.numbers {
             let device = self.device_counters(name, number);

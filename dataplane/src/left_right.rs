@@ -22,12 +22,13 @@
 //! * **Workers never wait.** A worker reads one atomic counter per round (`Reader::current`), and counts references
 //!   only when the tables have changed. After a publication it has a burst of cache misses: the other copy is not in
 //!   the caches of its core, and its destination cache is keyed by the epoch.
-//! * **The publishing thread waits for workers**: until none is left in a copy before it changes that copy, and after it has put
-//!   tables in force, so that claims follow the tables. Both waits are bounded. A copy that a worker does not leave in time is
-//!   left to it, and the change is made in a fresh copy ([`Published::copied`]).
-//! * **A whole build** takes place for a new desired state, for the first amendment, and for one that the tables cannot apply
-//!   ([`NeedsRebuild`]). It costs time in proportion to all prefixes, an amendment does not.
-//! * **Old tables are freed by the publishing thread**, never by a worker: it holds on to them until it is the last one who does.
+//! * **The publishing thread waits for workers**: before it changes a copy, until no worker is left in that copy, and
+//!   after it has put tables in force, so that claims follow the tables. Both waits are bounded. A copy that a worker
+//!   does not leave in time is left to it, and the change is made in a fresh copy ([`Published::copied`]).
+//! * **A whole build** takes place for a new desired state, for the first amendment, and for an amendment that the tables
+//!   cannot apply ([`NeedsRebuild`]). A whole build takes time in proportion to all prefixes, an amendment does not.
+//! * **Old tables are freed by the publishing thread**, never by a worker: the thread keeps its reference to them until
+//!   it has the only one.
 
 #[cfg(test)]
 mod churn;

@@ -67,7 +67,7 @@ pub fn run(arguments: &Rank) -> io::Result<()> {
     from_previous.set_read_timeout(Some(PATIENCE))?;
     let mut exchange = |chunk: &[u64]| exchange(&mut to_next, &mut from_previous, chunk);
 
-    // What has come round in this many steps has met every rank: all are there.
+    // A step of a rank ends only after the previous rank has begun that step, so after this many steps all ranks are there.
     for _ in 1..ranks {
         exchange(&[0])?;
     }

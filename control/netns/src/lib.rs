@@ -196,7 +196,7 @@ mod tests {
     fn what_changes_something_is_not_in_the_process_group_of_the_terminal() {
         let group = |process: &str| {
             let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-            // After the name in parentheses: state, parent, process group.
+            // The name in parentheses is followed by the state, the parent and the process group.
             stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned()
         };
         let group_of_waiting = |mut command: Command| {

@@ -265,7 +265,7 @@ impl<'s> Graph<'s> {
         let next = |at: usize| self.links(at, self.direction).map(|link| link.to).filter(|to| !root.contains(to));
         while at != end {
             let open = next(at).filter(|to| path.len() > root.len() || !taken.contains(to));
-            // The nearest vertex, and among equals the first.
+            // Takes the nearest vertex, and among equals the first.
             at = open.filter_map(|to| Some((left(to)?, to))).min()?.1;
             path.push(at);
         }

@@ -291,7 +291,7 @@ impl<'a> Known<'a> {
     }
 
     fn hop(&self, hop: &RouteHop) -> WantedHop {
-        // The first port, if several have a subnet around the address.
+        // Returns the first port if several have a subnet around the address.
         let around = |via: IpAddr| {
             let port = self.subnets.around(via).map(|(_, number)| *number).min()?;
             self.switch.ports.get(port).map(|port| port.name.clone())

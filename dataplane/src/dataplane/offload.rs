@@ -362,7 +362,7 @@ impl Dataplane {
         for (name, device) in &mut self.devices {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
-                // Each path says whether it is among them.
+                // The own veth needs no reason here: each path says itself whether it is offloaded.
                 _ if on && device.claim_all => String::new(),
                 _ if on => not_taken.join("; "),
                 (Program::Refused(why), _) => why.clone(),

@@ -198,7 +198,7 @@ enum LedTo {
 }
 
 fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, LedTo)> {
-    // The member of each slot.
+    // Returns the member of each slot.
     let members = |group: GroupRow, list: &BTreeMap<u32, u32>, patterns: &BTreeMap<u32, PatternRow>| match group {
         GroupRow { count: 0, .. } => Vec::new(),
         GroupRow { count: 1, at, .. } => vec![at],

@@ -8,8 +8,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::offload::{self, Offloads};
 use crate::{XskError, ethtool};
 
-/// Returns whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
-/// and locks memory (user_namespaces(7)).
+/// Returns whether this process is in a user namespace of its own. If it is, its capabilities do not count where the
+/// kernel loads programs and locks memory (user_namespaces(7)).
 pub fn in_user_namespace() -> bool {
     const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().ne(INITIAL))

@@ -20,7 +20,7 @@ use crate::engines::{FastPath, Model, SlowPath, Worker};
 /// hexadecimal.
 pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String> {
     thread_local! {
-        // One of each serves all frames of a thread.
+        // Each thread has one engine of each kind for all of its frames.
         static ENGINES: RefCell<(Worker, FastPath, SlowPath, Model)> = RefCell::default();
     }
     ENGINES.with_borrow_mut(|(worker, fast, slow, model)| {

@@ -361,7 +361,7 @@ impl Node {
         if let (Some(front), Some(device)) = (&mut self.front, device)
             && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = front.forward(device, frame)?
         {
-            // What came before leaves before.
+            // Frames that arrived earlier have to leave earlier, so the worker forwards them now.
             if self.waits() {
                 while self.step.round(&mut self.io, &self.snapshot, self.latest) > 0 {}
             }

@@ -1,8 +1,8 @@
 //! Selects the prefixes that the XDP program in front of the workers has to know.
 //!
-//! The program decides by the longest prefix that it is given. It is given the main table, the tables of the ports and those
-//! that SIDs lead to, each as a whole while all of them together have no more than [`MOST_WHOLE`] prefixes. Of larger ones it is
-//! given
+//! The program decides by the longest prefix that it is given. It is given the main table, the tables of the ports and
+//! those that SIDs lead to, each as a whole while the whole tables together have no more than [`MOST_WHOLE`] prefixes.
+//! When a table does not fit any more, the program is given
 //!
 //! * of the main table, all prefixes inside the block of a SID that shifts, and all around the block: a carrier can lead
 //!   to any of them, and a shift changes nothing in front of the uSIDs;

@@ -147,7 +147,8 @@ mod tests {
         let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [MARK.as_slice(), &ethernet(kind, packet)].concat());
         let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
         let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
-        // Outer class, inner class, what becomes of it, and with the DSCP of the outer header.
+        // Each case has the traffic class of the outer header, that of the inner header, the resulting one, and the one
+        // that results with the DSCP of the outer header.
         for (outer, inner, class, of_uniform) in
             [(0, 0, 0, 0), (0xb8, 2, 2, 0xba), (0xbb, 2, 3, 0xbb), (0xb9, 2, 1, 0xb9), (0xba, 0x29, 0x29, 0xb9)]
         {
