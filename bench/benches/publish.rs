@@ -49,7 +49,7 @@ struct Seen {
     changes: Vec<usize>,
     /// Late rounds in which the system gave the core to another thread.
     interrupted: Vec<usize>,
-    /// Number of bytes that the thread has freed, less those that it has allocated.
+    /// Number of bytes that the thread has freed, minus the bytes that it has allocated.
     freed: i64,
 }
 

@@ -132,7 +132,7 @@ pub enum DataplaneError {
         in_use: u64,
         /// Soft limit of the process (`RLIMIT_NOFILE`).
         limit: u64,
-        /// Descriptors that one more port may take.
+        /// Number of descriptors that one more port may need.
         needed: u64,
     },
 }
@@ -190,7 +190,7 @@ struct Device {
 /// Packets that the sockets of a device have lost.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Packets lost by sockets that are closed now.
+    /// Packets lost by sockets that are closed by now.
     before: u64,
     sockets: Vec<LossWatch>,
 }
@@ -231,7 +231,7 @@ pub struct Dataplane {
     kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
-    /// Reports that control has already fetched with `smaller_paths`.
+    /// Reports that were taken from `smaller_paths` before counters were reused, and that control has not fetched yet.
     told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
@@ -442,7 +442,7 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_to(&mut counters.total);
         }
-        // It is read before the packets that were received, which it is part of.
+        // The delivered packets are part of the received ones, so their counter is read first.
         let delivered = self.in_front.delivered();
         for (name, &number) in &self.numbers {
             let device = self.device_counters(name, number);

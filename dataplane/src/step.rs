@@ -71,7 +71,7 @@ struct Arrival {
 /// A run: consecutive packets with one verdict, which are sent and counted together. A burst is usually one run.
 struct Run {
     verdict: Verdict,
-    /// Slot of the tagged port they leave by, if it is one.
+    /// Slot of the port that the packets leave through, if it is a tagged one.
     vlan: Option<usize>,
     packets: usize,
     bytes: usize,
@@ -115,7 +115,7 @@ impl<I: Io> Step<I> {
         self
     }
 
-    /// Sets the place where it is written how busy the ports behind neighbours are.
+    /// Sets the source of the states of ports behind neighbours.
     #[must_use]
     pub fn seeing_far(mut self, far: Arc<FarPorts>) -> Self {
         self.slow.balancer.set_far(far);
@@ -139,7 +139,7 @@ impl<I: Io> Step<I> {
         self.emulated.queued()
     }
 
-    /// When a round is needed although nothing is received: nanoseconds of the clock of [`round`](Self::round).
+    /// Returns the time at which a round is needed even if nothing is received, by the clock of [`round`](Self::round).
     pub fn next_event(&self) -> Option<u64> {
         self.emulated.next_event()
     }
@@ -348,7 +348,7 @@ impl<I: Io> Step<I> {
         self.count_queue(way_out, round.now);
     }
 
-    /// Sends what has arrived at the other end of the emulated ports.
+    /// Sends the packets that have arrived at the other end of their emulated ports.
     #[inline(never)]
     fn release(&mut self, io: &mut I, round: &Round<'_>) {
         for socket in self.emulated.sockets() {
@@ -458,7 +458,7 @@ impl<I: Io> Step<I> {
         self.discard(io, frame, reason);
     }
 
-    /// Drops a frame without a note: it has been noted, or the reason says all.
+    /// Drops a frame without a note, because it has been noted already or the reason says everything.
     fn discard(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
         self.counters.dropped(reason);
         io.recycle(frame);
@@ -546,9 +546,9 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of
-/// the tagged port that it leaves by. What leaves in a burst needs neither: no capture is open then, and the fast path
-/// writes no tags.
+/// Copies a packet that leaves to open captures, unless it has to wait in an emulated port first. Returns the counter
+/// slot of the tagged port that it leaves through. Packets that leave in a burst do not come here: no capture is open
+/// then, and the fast path writes no tags.
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;

@@ -47,8 +47,8 @@ pub enum PacketMemory {
     ZeroCopy,
 }
 
-/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory without a copy, and are copied
-/// from one memory to the other.
+/// The AF_XDP sockets of one worker. Frames are handed over without a copy between ports that share a packet memory,
+/// and copied between the two memories.
 #[derive(Debug)]
 pub struct Sockets {
     umem: Umem,

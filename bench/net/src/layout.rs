@@ -52,14 +52,14 @@ impl SinkPlacement {
     }
 }
 
-/// Where the receive work of a port runs.
+/// The place where the receive work of a port runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receive {
-    /// On the core that sends.
+    /// The receive work runs on the core that sends.
     OnSender,
-    /// In a kernel thread on this core.
+    /// The receive work runs in a kernel thread on this core.
     Thread(usize),
-    /// On this core, started by a timer.
+    /// The receive work runs on this core, started by a timer.
     Deferred(usize),
 }
 

@@ -78,7 +78,7 @@ impl Turns {
         })
     }
 
-    /// Changes the turn, and waits until no round of the other one is running.
+    /// Gives the turn to the floor or to srv6d, and waits until the other one has ended its last round.
     pub fn change(&self, to_floor: bool) {
         self.turn.is_floor.store(to_floor, Ordering::Relaxed);
         let is_running = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());

@@ -62,7 +62,7 @@ pub struct Source {
     pub packets: BufReader<UnixStream>,
     /// Name of the port's network device.
     pub device: String,
-    /// The same connection, by which it is closed.
+    /// The connection of the stream, which is needed to close it.
     pub connection: UnixStream,
 }
 

@@ -268,7 +268,7 @@ pub struct Port {
     pub checksum: Optional<Checksum>,
     /// Offload to an XDP program, default `auto`.
     pub offload: Optional<PortOffload>,
-    /// The link that the port is made to be; default: none.
+    /// Settings of the emulated link that the port is made; default: the port is not emulated.
     pub emulate: Option<Emulate>,
     /// Bits per second of the link, by which its load is judged and weights are made.
     pub speed: Optional<Rate>,
@@ -283,7 +283,7 @@ crate::keywords! {
         Off = "off",
         /// The program forwards plain packets.
         Xdp = "xdp",
-        /// The program does so on a port where workers receive copies of packets.
+        /// The program forwards plain packets on a port where workers receive copies of packets.
         Auto = "auto",
     }
 }

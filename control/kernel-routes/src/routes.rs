@@ -292,7 +292,7 @@ enum Change {
 fn absent(message: &RouteMessage, next_hops: &NextHops) -> Change {
     match &message.action {
         Some(told) if message.is_new => Change::Add(Entry::new(message, next_hops, told.clone())),
-        // A deletion of an unknown route, or a route for the node itself, which is not tracked.
+        // This is a deletion of an unknown route, or a route for the node itself, which is not tracked.
         _ => Change::None,
     }
 }

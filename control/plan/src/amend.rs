@@ -172,8 +172,8 @@ const fn is_sid(route: &KernelRoute) -> bool {
     matches!(route.action, KernelAction::Sid(_))
 }
 
-/// Returns true if other entries may depend on the route. First hops are looked up in the main table, and those of
-/// followed routes in their own table before. SIDs belong to the node, whatever table their routes are in.
+/// Returns true if other entries may depend on the route. First hops are looked up in the main table. First hops of followed
+/// routes are looked up in the table of the route before. SIDs belong to the node, whatever table their routes are in.
 fn leads(environment: &Environment, plan: &Plan, key: &RouteKey) -> bool {
     key.table == TableId::MAIN
         || plan.desired.steers.iter().any(|steer| steer.table == key.table)

@@ -193,7 +193,7 @@ fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
     ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
 }
 
-/// What a followed route becomes in srv6d.
+/// The entry that a followed route becomes in srv6d.
 enum FollowedAs {
     Sid(LocalSid),
     Route(RouteAction),

@@ -83,7 +83,7 @@ pub struct Plan {
     /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or
     /// refused, because it might wait for any route.
     pub amendable: bool,
-    /// First hops of paths. A route to one of these is not amended alone.
+    /// First hops of paths. A route to a first hop is not amended alone.
     pub first_hops: FirstHopCounts,
     /// The reason for the role of each port.
     pub roles: Vec<RoleReason>,

@@ -44,7 +44,7 @@ impl Owner {
 #[derive(Default)]
 pub(super) struct Owners {
     entries: HashMap<(TableId, IpNet), (Owner, Range<usize>)>,
-    /// Lengths of the main table's prefixes, IPv4 and IPv6. A look-up tries only these.
+    /// Lengths of the main table's prefixes, IPv4 and IPv6. A look-up tries only these lengths.
     lengths: [BTreeSet<u8>; 2],
 }
 

@@ -65,7 +65,7 @@ fn from_nothing(read: &SwitchConfig, offers: &[Offer]) -> Result<(), Failure> {
 /// The answers of the controllers.
 struct Asked {
     offers: Vec<Offer>,
-    /// The source whose paths are substitutes for those that it would give.
+    /// The source that was not asked for its own kind of paths, because a question would book them. Its paths are substitutes.
     stand_in: Option<&'static str>,
     /// The report for the user.
     said: String,

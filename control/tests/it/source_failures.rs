@@ -75,7 +75,8 @@ fn exposition(view: SourceView) -> String {
 
 #[tokio::test]
 async fn every_failure_is_shown_and_counted_and_nothing_is_withdrawn() {
-    // Part of the request's path or query, number of requests that pass first, and the fault of the others.
+    // Each row has a part of the request's path or query, the number of requests that pass first, the fault of the
+    // others, and the cause that is counted.
     let failures = [
         ("pytorch-2", 1, json!({ "status": 500 }), "status"),
         ("pytorch-2", 1, json!("not_found"), "not_found"),
@@ -189,7 +190,7 @@ async fn a_mute_controller_holds_up_nobody_when_its_table_changes_or_goes() {
         let _open = tokio::select! { stream = asked.recv() => stream.unwrap(), () = change => unreachable!() };
         let begun = Instant::now();
         sources.configure(&next, "host00");
-        // A third of the time that a task may take to end.
+        // This is a third of the time that a task may take to end.
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         if wanted == 1 {
             until(&mut sources, "fresh", |view| view.state == "fresh" && view.endpoint == server.url()).await;

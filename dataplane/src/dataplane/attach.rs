@@ -43,7 +43,7 @@ impl Chosen {
 enum Kind {
     OwnVeth,
     Port,
-    /// A port in the zero-copy memory that is itself not in zero-copy mode.
+    /// A port that uses the zero-copy memory without being in zero-copy mode.
     #[cfg(feature = "faults")]
     Apart,
 }

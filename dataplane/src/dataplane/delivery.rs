@@ -40,8 +40,8 @@ impl Dataplane {
         })
     }
 
-    /// Puts the tc programs on the ports that packets for this node may be delivered from, and writes into `wiring` which
-    /// ports these are. Ports that the XDP program is not needed on then are removed from it.
+    /// Puts the tc programs on the ports that packets for this node may be delivered from, and writes into `wiring`
+    /// which ports these are. Ports on which the XDP program is then not needed are removed from `wiring`.
     pub(super) fn wire_delivery(
         &self,
         program: &mut XdpOffload,

@@ -43,7 +43,7 @@ pub(crate) fn send(
     Ok(adjacency.device)
 }
 
-/// Writes the packet for the kernel's end of the own veth. Returns the device of the other end.
+/// Writes the packet for the kernel's end of the own veth. Returns the device of the veth's packet end.
 pub(crate) fn to_kernel(tables: &Tables, packet: &mut Packet<'_>, layer: &Layer) -> Result<u16, DropReason> {
     let host = tables.host.ok_or(DropReason::NoHostPort)?;
     let port = tables.port(host.port).ok_or(DropReason::NoHostPort)?;

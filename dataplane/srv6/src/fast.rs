@@ -50,20 +50,20 @@ pub use inner::InnerLookUps;
 pub use look_ups::{LookUpResult, LookUps};
 use write::Encapsulation;
 
-/// Position of the traffic class in the first word of a header.
+/// Bit position of the traffic class in the first word of an IPv6 header.
 const CLASS: u32 = 52;
 
-/// Length of an SRH is a multiple of this (RFC 8200 section 4.4).
+/// Unit of the length of an SRH, in bytes (RFC 8200 section 4.4).
 const SRH_UNIT: usize = 8;
 
-/// Ethernet and IPv6. Shorter than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes.
+/// Length of the Ethernet and the IPv6 header. It is less than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes, too.
 const HEAD: usize = eth::LEN + ipv6::LEN;
 
-/// Position of the source in it.
+/// Offset of the source address in an IPv6 frame.
 const SOURCE: usize = eth::LEN + ipv6::SOURCE;
 
-/// Extract of the tables for the fast path: the rows that the XDP program of an offload has as well. Its vectors have the
-/// indices of those of [`Tables`].
+/// Extract of the tables for the fast path: the same rows that the XDP program of an offload has. An entry has the same
+/// index here as in [`Tables`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FastTables {
     pub(crate) node: NodeRow,
@@ -275,7 +275,8 @@ fn hop_row(adjacency: &Adjacency) -> HopRow {
     }
 }
 
-/// What stands for all members of a group. The slow path takes groups that do not choose by the hash.
+/// Returns the row that stands for all next hops of a group. Packets to a group that does not choose by the hash take
+/// the slow path.
 fn hop_of_group(tables: &Tables, group: u32, hops: &[HopRow]) -> HopRow {
     match tables.groups.by_hash(group) {
         Some([only]) => hops.get(*only as usize).copied().unwrap_or_default(),
@@ -305,8 +306,8 @@ fn path_row(tables: &Tables, path: &PathEntry, srhs: &mut Srhs) -> PathRow {
     }
 }
 
-/// Returns the path of a prefix with one path. A prefix with several has a row that says so. The slow path takes those that
-/// do not choose by the hash.
+/// Returns the row that stands for all paths of a prefix. If there is only one, it is the path itself. Packets to a
+/// prefix that does not choose by the hash take the slow path.
 fn path_of_steer(tables: &Tables, steer: u32, paths: &[PathRow], hop_by_group: &[HopRow]) -> PathRow {
     let by_flow = PathRow { kind: PathKind::ByFlow, ..PathRow::default() };
     let Some(steer) = tables.steers.by_hash(steer) else { return PathRow::default() };
@@ -394,7 +395,7 @@ pub(crate) const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-/// Treatment of a packet.
+/// The treatment of a packet on the fast path.
 #[derive(Clone, Copy)]
 enum Kind<'t> {
     Shift(Shift<'t>),

@@ -25,24 +25,24 @@ use crate::offload::{Offload, Scope, is_selected};
 use crate::tables::{Adjacency, Epoch, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
-/// Number of groups, and of next hops, that amendments may add besides as many as the build had. Those that are no
-/// longer used stay until the next whole build.
+/// Number of groups, and of next hops, that amendments may add on top of as many as the build had. Unused entries stay
+/// until the next whole build.
 const SPARE: usize = 1024;
-/// Number of next hops for which the XDP program has counters, besides those that are kept without being in use, and those
-/// that a whole build takes before it releases others.
+/// Largest number of next hops with amendments. Each needs a counter of the XDP program, which also has to have
+/// counters for unused next hops that keep theirs, and for those that a whole build takes before it releases others.
 const MOST_HOPS: usize = COUNTED_HOPS as usize - 2 * Slots::KEPT;
-/// Number of members of groups that amendments may add besides as many as the build had.
+/// Number of members of groups that amendments may add on top of as many as the build had.
 const SPARE_MEMBERS: usize = 1 << 14;
-/// Number of patterns of groups that amendments may add besides as many as the build had.
+/// Number of patterns of groups that amendments may add on top of as many as the build had.
 const SPARE_PATTERNS: usize = PATTERNS as usize / 2;
-/// Number of bytes of SRHs that amendments may add besides as many as the build had.
+/// Number of bytes of SRHs that amendments may add on top of as many as the build had.
 const SPARE_SRH: usize = 1 << 20;
 /// Largest number of paths to be updated when the route to their first segment changes.
 const MOST_PATHS: usize = 1024;
 
 /// A prefix: its VRF, whether it is an IPv6 prefix, and its key.
 type At = (VrfIndex, bool, Key);
-/// A path without next hops of its own, which takes the route to its first segment: that segment, the path, its steered
+/// A path that takes the route to its first segment: the segment, the index of the path, and the index of its steered
 /// prefix.
 type Led = (Ipv6Addr, u32, u32);
 
@@ -51,7 +51,7 @@ type Led = (Ipv6Addr, u32, u32);
 pub enum RebuildReason {
     /// There was only one copy of the tables so far.
     First,
-    /// The change affects more than one prefix: it is of a SID, a new VRF, or an on-link route.
+    /// The change affects more than one prefix: it concerns a SID, a new VRF, or an on-link route.
     AffectsOthers,
     /// The prefix tables cannot apply the change.
     Prefixes(TooMuch),
@@ -161,7 +161,7 @@ impl Tables {
     }
 
     /// Compiles `desired` as [`build`](Self::build) does, and keeps the parts for an [`Index`]. Flows stay on the next
-    /// hops and paths that they have in the tables `before`, as far as these are there.
+    /// hops and paths that they have in the tables `before`, if these next hops and paths still exist.
     ///
     /// # Errors
     /// Returns [`BuildError`] if the desired state is not consistent.
@@ -180,7 +180,7 @@ impl Tables {
     /// Applies changes that were made in the other copy. `index` may contain later changes already.
     ///
     /// # Errors
-    /// Returns [`TooMuch`] if the tables are of no use any more.
+    /// Returns [`TooMuch`] if the tables can no longer be used.
     pub fn replay(&mut self, op_log: &OpLog, index: &Index) -> Result<(), TooMuch> {
         for &(vrf, is_v6, key) in &op_log.prefixes {
             self.amend_prefix(index, (vrf, is_v6, key))?;
@@ -363,8 +363,8 @@ impl Index {
         done
     }
 
-    /// Fails if a change of this prefix affects more than the prefix: its VRF is new, or it can take neighbours away
-    /// from an on-link route that it lies in.
+    /// Fails if a change of this prefix affects more than the prefix itself: its VRF is new, or it lies in an on-link
+    /// route and can take neighbours away from it.
     fn check_alone(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
         let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
             *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
@@ -520,7 +520,7 @@ impl Index {
 
     /// Reserves places for a steered prefix and its paths, which are compiled when the prefix tables are complete.
     ///
-    /// `before` is what the prefix was steered by until now: paths of the same name keep their slots.
+    /// `before` are the paths of the prefix until now. Paths of the same name keep their slots.
     fn take_up(
         &mut self,
         tables: &mut Tables,
@@ -677,16 +677,16 @@ fn led(desired: &Desired) -> BTreeSet<Led> {
     led.map(|(at, (steer, path))| (path.segments.first(), at, steer)).collect()
 }
 
-/// Returns how many there may be until the next whole build, which leaves out those that are no longer used: as many as
-/// the build had, and `spare` more, but no more than the maps of the XDP program hold. So whatever is new has a place in
-/// the maps, however long the tables change. Where the build has nearly filled the maps, or more, they set no bound,
-/// because then every few changes would take a whole build.
+/// Returns the largest number of entries until the next whole build, which drops unused ones. It is twice the number
+/// that the build had, and `spare` more, but no more than the maps of the XDP program hold (`fits`). So every new entry
+/// has a place in the maps, however often the tables change. If the build has nearly filled the maps, they set no
+/// limit: otherwise every few changes would need a whole build.
 fn room_in_maps(built: usize, spare: usize, fits: usize) -> usize {
     let room = built * 2 + spare;
     if built + spare / 2 <= fits { room.min(fits) } else { room }
 }
 
-/// Returns a free place, or a new one at the end.
+/// Returns the index of a free place, or adds the entry at the end and returns its index.
 fn place<T>(free: &mut Vec<u32>, entries: &mut Vec<T>, entry: T) -> u32 {
     free.pop().unwrap_or_else(|| {
         entries.push(entry);
@@ -700,7 +700,7 @@ pub(crate) fn room_for_more<T>(entries: &mut Vec<T>) {
     entries.reserve_exact(more_than(entries.len()));
 }
 
-/// An eighth of so many entries, and some.
+/// Returns an eighth of this number of entries, and 64 more.
 pub(crate) fn more_than(entries: usize) -> usize {
     entries / 8 + 64
 }

@@ -1,8 +1,8 @@
 //! The fast path for a program that forwards plain packets in front of the workers.
 //!
-//! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
-//! everything else to the worker.
+//! It is an extract of the tables, which has the rows that such a program can need. The program knows uN and uA with
+//! 32-bit blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for
+//! this node. It hands everything else to the worker.
 
 mod scope;
 
@@ -20,21 +20,21 @@ use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
 pub use scope::{MOST, MOST_WHOLE};
 pub(crate) use scope::{Scope, Selected, is_selected};
 
-/// What may be forwarded in front of the workers.
+/// The part of the tables by which packets may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The rows that it takes.
+    /// The rows that the program needs.
     pub forwarding: Forwarding,
-    /// Ports that were asked for, and why their packets may not.
+    /// Ports that the program was requested for and cannot serve, with the reason.
     pub refused: BTreeMap<PortId, &'static str>,
-    /// Tables that the rows have as a whole, so that plain transit in them is forwarded.
+    /// Tables of which `forwarding` has all prefixes, so that the program forwards plain transit traffic, too.
     pub whole: BTreeSet<VrfIndex>,
-    /// There are more than [`MOST`] prefixes: those in steered ones are left out.
+    /// Whether there are more than [`MOST`] prefixes, so that those inside steered prefixes are left out.
     pub too_many: bool,
 }
 
 impl Offload {
-    /// `selected` are the prefixes that matter.
+    /// Extracts the rows for the prefixes in `selected`.
     pub(crate) fn of(tables: &Tables, selected: &Selected, desired: &Desired) -> Self {
         let mut offload = Self::default();
         let asked = ports(tables, desired);
@@ -78,7 +78,7 @@ impl Offload {
     }
 }
 
-/// Returns the ports whose packets the program may have, each with what it may do with them.
+/// Returns the ports whose packets the program may handle, with flags that say what it may do with the packets.
 fn ports(tables: &Tables, desired: &Desired) -> BTreeMap<PortId, u32> {
     let mut ports: BTreeMap<PortId, u32> = desired.offload.iter().map(|&id| (id, FORWARDS)).collect();
     if desired.has_tc_engine() {
@@ -104,7 +104,7 @@ fn to_kernel(tables: &Tables) -> [u8; 12] {
     addresses
 }
 
-/// What the worker alone looks at.
+/// Returns why only the worker can handle the packets of a port, if so.
 fn why_not(port: &PortEntry) -> Option<&'static str> {
     let reasons = [
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
@@ -116,7 +116,7 @@ fn why_not(port: &PortEntry) -> Option<&'static str> {
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
 
-/// Who may send through a port, where not everyone may.
+/// Returns the sources that may send through a port. `None`: all may.
 fn sources(port: &PortEntry) -> Option<Prefixes> {
     let (v6, v4): (Vec<IpNet>, Vec<IpNet>) =
         port.allowed_sources.iter().partition(|prefix| matches!(prefix, IpNet::V6(_)));
@@ -124,7 +124,7 @@ fn sources(port: &PortEntry) -> Option<Prefixes> {
     (!port.allowed_sources.is_empty()).then(|| [prefixes(v6), prefixes(v4)])
 }
 
-/// The network, an IPv4 one in the upper 32 bits, and the length.
+/// Returns network and length of a prefix. An IPv4 network stands in the upper 32 bits.
 fn bits(prefix: IpNet) -> (u128, u8) {
     let network = match prefix {
         IpNet::V6(prefix) => prefix.network().to_bits(),
@@ -149,7 +149,7 @@ const fn group_of(sid: &SidRow) -> Option<u32> {
     }
 }
 
-/// The rows that are taken so far.
+/// The rows that have been extracted so far.
 struct Extract<'e> {
     tables: &'e Tables,
     rows: &'e mut Forwarding,
@@ -198,7 +198,8 @@ impl Extract<'_> {
         Some(row)
     }
 
-    /// Adds next hops that can be sent to. What goes to any other, the worker holds or refuses.
+    /// Adds a group, and those of its next hops that packets can be sent to. The worker holds or refuses packets to
+    /// other next hops.
     fn add_group(&mut self, number: u32) {
         if self.rows.groups.contains_key(&number) {
             return;
@@ -215,13 +216,13 @@ impl Extract<'_> {
     }
 }
 
-/// The pattern of a group of several.
+/// Returns the pattern of a group with several members.
 fn pattern(groups: &Groups, row: GroupRow) -> Option<(u32, PatternRow)> {
     let pattern = groups.pattern(row.pattern).filter(|_| row.count > 1)?;
     Some((row.pattern, *pattern))
 }
 
-/// The places of members in their list.
+/// Returns the members of a group with several members, by their places in the list of members.
 fn listed(row: GroupRow, members: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     let is_listed = row.count > 1;
     (row.at..).zip(members.iter().copied()).filter(move |_| is_listed)

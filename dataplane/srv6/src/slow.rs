@@ -182,14 +182,14 @@ pub(crate) struct Progress {
     hits: [u32; MAX_SIDS],
     hit_count: usize,
     ecn_unused: bool,
-    /// What policies have chosen: a path, and a next hop.
+    /// Choices that policies have made: of a path, and of a next hop.
     chosen: [Option<Chosen>; 2],
 }
 
-/// What a worker's slow path keeps from packet to packet.
+/// The state that a worker's slow path keeps from packet to packet.
 #[derive(Debug, Default)]
 pub struct SlowState {
-    /// How many ICMP errors may be sent.
+    /// Limits of ICMP errors.
     pub limiter: Limiter,
     /// Flows of groups that choose by state.
     pub balancer: Balancer,
@@ -204,7 +204,7 @@ pub(crate) struct SlowPath<'t, 'f, 'p> {
     pub(crate) port: &'t PortEntry,
     pub(crate) source_mac: Mac,
     pub(crate) progress: &'p mut Progress,
-    /// Where the steps are noted, if somebody asks for them.
+    /// The trail that steps are added to, if somebody asked for it.
     pub(crate) trail: Option<&'p Trail>,
 }
 
@@ -347,8 +347,8 @@ fn enter<'t>(tables: &'t Tables, device: u16, frame: &[u8]) -> Result<(eth::Head
     }
 }
 
-/// Handles frames that are not IP, such as ARP and LLDP: they are for the kernel. Those that the kernel sends are
-/// dropped.
+/// Handles a frame that is not IP, such as ARP or LLDP. It goes to the kernel, and is dropped if the kernel itself has
+/// sent it.
 fn not_ip(tables: &Tables, port: &PortEntry, packet: &mut Packet<'_>) -> Verdict {
     if port.role == Role::Kernel {
         return Verdict::Drop(DropReason::EtherType);
@@ -412,7 +412,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         self.port.role.is_outside() && (self.progress.hit_count == 0 || self.progress.nesting > 0)
     }
 
-    /// Notes a step for whoever asked for them. Workers never do.
+    /// Adds a step to the trail, if somebody asked for it. Workers never do.
     #[inline]
     fn note(&self, event: impl FnOnce() -> Event) {
         if let Some(trail) = self.trail {

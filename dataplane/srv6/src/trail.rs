@@ -32,7 +32,7 @@ pub(crate) enum Event {
         source: IpAddr,
         destination: IpAddr,
     },
-    /// `by_policy` is the counter slot of what a policy chose. `None`: the hash chose.
+    /// A path was chosen. `by_policy` is the counter slot of the path that a policy chose. `None`: the hash chose.
     Path {
         steer: u32,
         flow: FlowHash,

@@ -187,7 +187,7 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
 /// A path with its SRH and its next hops.
 type PathTo = (PathRow, Option<SrhRow>, Vec<Option<HopRow>>);
 
-/// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
+/// What prefixes lead to, with rows in place of their numbers: amended tables number their rows in another way than
 /// tables that were built.
 #[derive(Debug, PartialEq)]
 enum LedTo {
@@ -198,7 +198,7 @@ enum LedTo {
 }
 
 fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, LedTo)> {
-    // The member of each slot.
+    // Returns the member of each slot.
     let members = |group: GroupRow, list: &BTreeMap<u32, u32>, patterns: &BTreeMap<u32, PatternRow>| match group {
         GroupRow { count: 0, .. } => Vec::new(),
         GroupRow { count: 1, at, .. } => vec![at],

@@ -195,7 +195,7 @@ impl Task {
                 return Err(why);
             }
         };
-        // Allocations whose requests an interrupted round had sent.
+        // An interrupted round had sent requests for allocations of these peers.
         for peer in self.begun.take() {
             self.known.retries.failed(&peer, self.settings.interval, true);
         }

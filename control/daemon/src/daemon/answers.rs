@@ -205,7 +205,7 @@ impl Node {
     }
 
     fn plan_config(&self, configured: Configured, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
-        // Ports may have come or gone since it was read.
+        // Ports may have come or gone since the configuration was read.
         let configured = configured.for_interfaces(&self.interfaces())?;
         // A source that is no longer configured offers nothing.
         let still: Vec<Offer> =

@@ -202,7 +202,7 @@ fn confine(path: &Path, changed: &[PathBuf]) {
     let locked_memory = limits::raise_locked_memory();
     let mut keep = capabilities();
     if !locked_memory {
-        // It is needed until the workers have their packet memory.
+        // This privilege is needed until the workers have their packet memory.
         keep.push(Capability::CAP_IPC_LOCK);
     }
     for failure in confine::confine(&keep) {
@@ -284,7 +284,7 @@ pub fn log_to_stderr() {
     // journald adds its own time stamps.
     let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = if under_systemd { log.without_time().boxed() } else { log.boxed() };
-    // It fails only for a second daemon in the same process (in a test).
+    // This fails only for a second daemon in the same process (in a test).
     let _ = tracing_subscriber::registry().with(log.with_filter(levels)).try_init();
     if let Some(why) = refused {
         warn!("RUST_LOG is passed over, the level is info: {why}; write e.g. RUST_LOG=debug, or srv6d=debug,warn");
@@ -530,8 +530,8 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             told = status;
         }
         if is_of_a_client {
-            // The runtime looks at descriptors only when the loop gives way. Otherwise a hundred waiting clients would be answered
-            // before what the kernel and the workers say is noticed.
+            // The runtime looks at descriptors only when the loop yields to it. Otherwise a hundred waiting clients
+            // would be answered before what the kernel and the workers say is noticed.
             tokio::task::yield_now().await;
         }
     }

@@ -167,7 +167,7 @@ impl Node {
         dataplane.attach_own_veth(&veth.peer, &veth.name)?;
         let mut node = Self {
             name: planned.name.clone(),
-            // Whoever asks has another current directory.
+            // A client that asks for the path has another current directory.
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             started: now(),
             extension,

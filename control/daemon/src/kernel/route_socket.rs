@@ -35,8 +35,8 @@ pub struct RouteSocket {
     buffer: Vec<u8>,
     /// Sequence number of the last dump.
     sequence: u32,
-    /// A dump was begun and has not ended. The kernel then refuses another one, or still has answers to the old one to
-    /// send.
+    /// Whether a dump was begun and has not ended. The kernel then refuses another one, or still has answers to the old
+    /// one to send.
     is_dumping: bool,
 }
 

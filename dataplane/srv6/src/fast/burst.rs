@@ -171,7 +171,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
 struct HopRun<'t> {
     hop: Option<&'t HopRow>,
     bytes: usize,
-    /// Sum of the runs before this one.
+    /// Sum of the earlier runs.
     before: Sum,
 }
 

@@ -113,8 +113,8 @@ pub(super) const fn joined([high, low]: [u64; 2]) -> u128 {
     (high as u128) << 64 | low as u128
 }
 
-/// Whether an address with this upper half is neither in `::/64` (unspecified, loopback), nor in `fe00::/7` (link-local and
-/// multicast).
+/// Returns true if an address with this upper half may be forwarded anywhere: it is neither in `::/64` (unspecified,
+/// loopback), nor in `fe00::/7` (link-local and multicast).
 #[inline]
 const fn goes_everywhere(upper: u64) -> bool {
     upper.wrapping_sub(1) < (0xfe << 56) - 1
@@ -201,7 +201,8 @@ static MAY_STAY_NEAR: [bool; 256] = {
     octets
 };
 
-/// Returns true if an IPv4 address is none of these. Of 169.0.0.0/8, only 169.254.0.0/16 is link-local.
+/// Returns true if an IPv4 address may be forwarded anywhere: it is not one of the addresses that `MAY_STAY_NEAR`
+/// names. Of 169.0.0.0/8, only 169.254.0.0/16 is link-local.
 #[inline]
 fn goes_everywhere_v4(address: u32) -> bool {
     MAY_STAY_NEAR.get(usize::from((address >> 24) as u8)) == Some(&false) || is_169_but_not_link_local(address)

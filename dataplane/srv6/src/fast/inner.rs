@@ -18,9 +18,9 @@ pub(super) struct InnerScratch {
     v4: Vec<Search>,
     found: Vec<LookUpResult>,
     bypass: Bypass,
-    /// Whether the cache is read, until the next decision about it.
+    /// Whether the cache is read. It stays so until the next decision.
     asks: bool,
-    /// Number of packets since that decision, and how many of them had to be searched for.
+    /// Number of packets since the last decision, and number of those packets that needed a search.
     packets: usize,
     searched: usize,
 }
@@ -48,7 +48,7 @@ impl InnerScratch {
     }
 }
 
-/// Looks up the inner packets of those that are decapsulated.
+/// Looks up the inner packets of packets that are decapsulated.
 pub struct InnerLookUps<'l> {
     pub(super) kept: &'l mut InnerScratch,
     pub(super) cache: Entries<'l>,

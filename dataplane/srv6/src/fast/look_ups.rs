@@ -84,7 +84,7 @@ impl LookUpResult {
     }
 }
 
-/// Number of devices that have a cache bypass of their own. Further devices share them.
+/// Number of devices that have a cache bypass of their own. Devices with higher numbers share one with another device.
 const DEVICES: usize = 16;
 
 /// Looks up the packets of a burst together.
@@ -125,7 +125,7 @@ impl LookUps {
     }
 
     /// Looks up packets that came in through `device`. Returns one result for each, in their order, and the means to
-    /// look up the inner packets of those that are decapsulated.
+    /// look up the inner packets of packets that are decapsulated.
     #[inline(never)]
     pub fn look_up<F: Frames>(
         &mut self,

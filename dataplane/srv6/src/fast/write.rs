@@ -63,7 +63,7 @@ pub(super) struct Encapsulation<'t> {
 #[derive(Clone, Copy)]
 struct Inner {
     protocol: u8,
-    /// A word with the traffic class in its place. Its other bits are of no meaning.
+    /// A word that has the traffic class at its place in the outer header. Its other bits have no meaning.
     class: u64,
     len: usize,
     flow: FlowHash,

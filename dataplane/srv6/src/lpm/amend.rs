@@ -9,7 +9,7 @@ impl Lpm {
     /// later changes. A table that missed some changes may be amended with their prefixes in any order.
     ///
     /// # Errors
-    /// Returns [`TooMuch`] if the table is of no use any more and must be built anew.
+    /// Returns [`TooMuch`] if the table can no longer be used and must be built anew.
     pub fn amend(&mut self, prefixes: &Prefixes, key: Key) -> Result<(), TooMuch> {
         self.len = prefixes.len();
         if prefixes.is_indexed(key) {

@@ -80,13 +80,13 @@ fn folded(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Half a cache line of keys with their values. It has few keys, because all of them are compared.
+/// A bucket of keys with their values, half a cache line long. It has few keys, because all of them are compared.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Bucket<K, const N: usize> {
     keys: [K; N],
     values: [Value; N],
-    /// All ones if more of these keys lie in the next bucket, otherwise 0.
+    /// All ones if keys of this bucket continue in the next bucket, otherwise 0.
     overflow: u32,
 }
 
@@ -315,7 +315,7 @@ fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128,
 pub(super) struct ByLength {
     /// Index by the first bits of an address: the best match among prefixes that are not longer.
     first: Vec<Value>,
-    /// Distance of these bits from the end of 64 bits.
+    /// Number of bits to shift the upper 64 bits of an address by, to get its first bits.
     first_shift: u32,
     /// Longer prefixes up to /64, and an entry at /64 for each that is longer still.
     short: Tree<u64, 2>,

@@ -147,8 +147,8 @@ impl<'t> SlowPath<'t, '_, '_> {
         sid.is_local_address && self.leftover(sid) == 0
     }
 
-    /// Refuses a fragment that would have to be reassembled first. The kernel reassembles those for an address of the
-    /// node.
+    /// Refuses a fragment that would have to be reassembled first. A fragment to an address of the node goes to the
+    /// kernel, which reassembles it.
     fn refuse_fragment(&self, sid: &Sid, protocol: u8) -> Out {
         let is_carried = matches!(protocol, protocol::IPV6 | protocol::IPV4);
         if self.is_own_address(sid) && !is_carried { Out::Kernel } else { Out::Drop(DropReason::FragOuter) }

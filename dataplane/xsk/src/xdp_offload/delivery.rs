@@ -20,7 +20,7 @@ const PROGRAM: &str = "srv6d_delivered";
 pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
 
 impl XdpOffload {
-    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there.
+    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
     ///
     /// # Errors
     /// The kernel refuses; it must be Linux 6.6 or newer.
@@ -33,7 +33,7 @@ impl XdpOffload {
         Ok(())
     }
 
-    /// Takes the program off all ports but these. The tables in force must not deliver from the others.
+    /// Takes the program off all ports except these. The tables in force must not deliver packets from other ports.
     pub fn keep_on_ingress(&mut self, ports: &BTreeSet<u16>) {
         self.ingress.retain(|port, _| ports.contains(port));
     }
@@ -149,7 +149,8 @@ mod tests {
         let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [MARK.as_slice(), &ethernet(kind, packet)].concat());
         let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
         let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
-        // Outer class, inner class, what becomes of it, and with the DSCP of the outer header.
+        // Each case has the traffic class of the outer header, that of the inner header, the resulting one, and the one
+        // that results with the DSCP of the outer header.
         for (outer, inner, class, of_uniform) in
             [(0, 0, 0, 0), (0xb8, 2, 2, 0xba), (0xbb, 2, 3, 0xbb), (0xb9, 2, 1, 0xb9), (0xba, 0x29, 0x29, 0xb9)]
         {

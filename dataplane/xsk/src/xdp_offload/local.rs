@@ -12,7 +12,7 @@ use crate::program::{chain, load, os_code, program_fix};
 /// Name of the program's function in `bpf/tc.h`.
 const PROGRAM: &str = "srv6d_local";
 
-/// The place where the program is.
+/// The interface whose egress has the program.
 pub(super) struct Local {
     port: u16,
     ifindex: u32,

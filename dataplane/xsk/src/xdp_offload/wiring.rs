@@ -1,4 +1,4 @@
-//! Where the ports of tables are.
+//! The devices of the ports in the tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct ProgramWiring {
 pub struct KernelEnd {
     /// Index of its interface.
     pub ifindex: u32,
-    /// Number of the device that is the other end.
+    /// Number of the device that is the packet end of the veth.
     pub number: u16,
     /// Ports that [`put_on_ingress`](super::XdpOffload::put_on_ingress) has been called for, by their index in the tables.
     pub from: BTreeSet<u16>,
