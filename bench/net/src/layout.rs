@@ -128,6 +128,16 @@ impl Layout {
         })
     }
 
+    /// Returns whether a worker has its core to itself, so that it may poll without a pause.
+    pub fn worker_is_alone(&self) -> bool {
+        let receives = |receive: Receive| match receive {
+            Receive::OnSender => None,
+            Receive::Thread(core) | Receive::Deferred(core) => Some(core),
+        };
+        let others = [receives(self.ingress), receives(self.sink)];
+        !self.workers.iter().any(|worker| others.contains(&Some(*worker)) || self.generators.contains(worker))
+    }
+
     /// Returns the layout of a row whose packets pass no worker, so that other work on a worker's core is not
     /// attributed to the row.
     #[must_use]
@@ -202,6 +212,7 @@ mod tests {
     #[test]
     fn two_cores_are_enough_for_one_core_and_for_no_more() {
         let layout = Layout::of(SinkPlacement::OneCore, &[4, 5]).unwrap();
+        assert!(!layout.worker_is_alone());
         assert_eq!((layout.generators, layout.workers), (vec![4], vec![5]));
         let why = Layout::of(SinkPlacement::SinkOnDutCore, &[4, 5]).unwrap_err();
         assert_eq!(why.0, "placement `sink on DUT's core` needs 3 cores and there are 2");
