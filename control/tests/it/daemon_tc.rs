@@ -22,7 +22,7 @@ use srv6d_netns as netns;
 use support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 use support::wire::{Wire, mac};
 
-/// Steers to `b` by one segment. Flows to `3fff::/20` take one of two paths.
+/// Steers to `b` by one segment, by two and by three. Flows to `3fff::/20` take one of two paths.
 const STEERED: &str = r#"
 [[block]]
 prefix = "fcbb::/32"
@@ -35,6 +35,12 @@ segments = ["fcbb:0:2:fe06::"]
 [[steer]]
 prefix = "10.9.0.0/16"
 segments = ["fcbb:0:2:fe04::"]
+[[steer]]
+prefix = "2001:db8:1f::/64"
+segments = ["fcbb:0:3::", "fcbb:0:2:fe06::"]
+[[steer]]
+prefix = "10.19.0.0/16"
+segments = ["fcbb:0:4::", "fcbb:0:3::", "fcbb:0:2:fe04::"]
 [[steer]]
 prefix = "3fff::/20"
 paths = [{ name = "one", segments = ["fcbb:0:3::"], weight = 3 }, { name = "two", segments = ["fcbb:0:4::"] }]
@@ -64,10 +70,15 @@ fn rig() -> Rig {
     rig.inside("router", &format!("ip addr add {OWN_V4}/32 dev lo"));
     rig.inside("b", "ip addr add 2001:db8:f::1/64 dev lo");
     rig.inside("b", "ip addr add 10.9.0.1/16 dev lo");
+    rig.inside("b", "ip addr add 2001:db8:1f::1/64 dev lo");
+    rig.inside("b", "ip addr add 10.19.0.1/16 dev lo");
     rig.inside("b", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.wire.seg6_enabled=1");
     rig.inside("b", "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1");
     rig.inside("b", "ip -6 route add fcbb:0:2:fe06::/64 encap seg6local action End.DT6 table local dev wire");
     rig.inside("b", "ip -6 route add fcbb:0:2:fe04::/64 encap seg6local action End.DX4 nh4 10.9.0.1 dev wire");
+    for node in [3, 4] {
+        rig.inside("b", &format!("ip -6 route add fcbb:0:{node}::/48 encap seg6local action End dev wire"));
+    }
     rig.inside("b", &format!("ip -6 route add {OWN_V6}/128 via 2001:db8:b::1 dev wire"));
     rig.inside("b", &format!("ip route add {OWN_V4}/32 via inet6 2001:db8:b::1 dev wire"));
     rig
@@ -103,7 +114,7 @@ fn tcp_of_local_applications_passes_the_worker_and_arrives_whole() {
         for device in ["srv6d0", "eth2"] {
             rig.inside("router", &format!("ethtool -K {device} gso {gso}"));
         }
-        for to in ["[2001:db8:f::1]:7090", "10.9.0.1:7090"] {
+        for to in ["[2001:db8:f::1]:7090", "10.9.0.1:7090", "[2001:db8:1f::1]:7090", "10.19.0.1:7090"] {
             let before = had(&rig);
             let (sent, received) = rig.tcp("router", "b", to);
             assert_eq!(sent, received, "{to}, gso {gso}");
@@ -130,14 +141,17 @@ fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
             setsockopt(&socket, Ipv6TClass, &traffic_class).unwrap();
             socket
         };
-        match flow % 3 {
+        let v4 = || {
+            let socket = UdpSocket::bind((OWN_V4, port)).unwrap();
+            setsockopt(&socket, Ipv4Tos, &traffic_class).unwrap();
+            socket
+        };
+        match flow % 6 {
             0 => (v6(), "[2001:db8:f::1]:7"),
-            1 => (v6(), "[3fff::1]:7"),
-            _ => {
-                let socket = UdpSocket::bind((OWN_V4, port)).unwrap();
-                setsockopt(&socket, Ipv4Tos, &traffic_class).unwrap();
-                (socket, "10.9.0.1:7")
-            }
+            1 | 4 => (v6(), "[3fff::1]:7"),
+            2 => (v4(), "10.9.0.1:7"),
+            3 => (v6(), "[2001:db8:1f::1]:7"),
+            _ => (v4(), "10.19.0.1:7"),
         }
     };
     let open_all = move || {
@@ -149,7 +163,7 @@ fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
 
 /// Sends a datagram of each socket, and returns the frames that arrive at `b`.
 fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec<Vec<u8>> {
-    let is_encapsulated = |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41);
+    let is_encapsulated = |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41 | 43);
     let frames = sockets.iter().enumerate().map(|(at, (socket, to))| {
         socket.send_to(&vec![7; 1 + at * 29], to).unwrap();
         wait_for("datagram at the far end", || wire.poll().filter(is_encapsulated))
@@ -160,12 +174,13 @@ fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec
 /// Overwrites the identification of an inner IPv4 header, which the kernel counts up, and the header's checksum, which
 /// must be correct.
 fn without_id(mut frame: Vec<u8>) -> Vec<u8> {
-    const IP: usize = 54;
-    if frame[IP] == 0x45 {
-        let words = frame[IP..IP + 20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let behind_srh = if frame[20] == 43 { 8 + 8 * usize::from(frame[55]) } else { 0 };
+    let ip = 54 + behind_srh;
+    if frame[ip] == 0x45 {
+        let words = frame[ip..ip + 20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         assert_eq!(words.sum::<u32>() % 0xffff, 0, "inner checksum");
-        frame[IP + 4..IP + 6].fill(0);
-        frame[IP + 10..IP + 12].fill(0);
+        frame[ip + 4..ip + 6].fill(0);
+        frame[ip + 10..ip + 12].fill(0);
     }
     frame
 }
@@ -283,18 +298,18 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     assert_eq!(had(&rig)[0], by_tc);
 
     // Each path says why tc cannot serve it.
-    let with_srh = config("tc").replace("[\"fcbb:0:3::\"]", "[\"fcbb:0:3::\", \"fcbb:0:5::\"]");
-    let said = rig.reload(&with_srh);
+    let four = "[\"fcbb:0:3::\", \"fcbb:0:5::\", \"fcbb:0:6::\", \"fcbb:0:7::\"]";
+    let said = rig.reload(&config("tc").replace("[\"fcbb:0:3::\"]", four));
     assert!(said.contains('~'), "{said}");
     wait_until_said(&rig);
     let shown = text(&rig.ask("node", "show paths").stdout);
-    assert!(shown.contains("tc encapsulates what local applications send by 3 of 4 paths"), "{shown}");
-    assert!(shown.contains("one: worker: it has an SRH"), "{shown}");
+    assert!(shown.contains("tc encapsulates what local applications send by 5 of 6 paths"), "{shown}");
+    assert!(shown.contains("one: worker: its SRH has more than two segments"), "{shown}");
     rig.check_balance();
 }
 
 fn wait_until_said(rig: &Rig) {
-    wait_for("engines", || engines(rig).contains(&("worker".to_owned(), "it has an SRH".to_owned())).then_some(()));
+    wait_for("engines", || engines(rig).iter().any(|(_, why)| why == "its SRH has more than two segments").then_some(()));
 }
 
 /// Returns the configuration with SIDs for the router's applications.

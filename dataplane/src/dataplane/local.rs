@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow};
+use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow, TWO_SEGMENTS};
 use srv6d_srv6::desired::TableId;
 use srv6d_xsk::xdp_offload::XdpOffload;
 
@@ -69,13 +69,13 @@ fn why_not(
     let members = rows.groups.get(&path.group).map(|group| members(rows, *group)).unwrap_or_default();
     let hops: Vec<&HopRow> = members.iter().filter_map(|hop| rows.hops.get(hop.as_ref()?)).collect();
     match path.kind {
-        PathKind::WithSrh => Some("it has an SRH"),
         PathKind::Slow | PathKind::ByFlow => Some("it has no next hop, or its next hops have different sources"),
-        PathKind::WithoutSrh if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
-        PathKind::WithoutSrh if hops.is_empty() || hops.len() < members.len() => {
+        _ if path.srh_units > TWO_SEGMENTS => Some("its SRH has more than two segments"),
+        _ if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
+        _ if hops.is_empty() || hops.len() < members.len() => {
             Some("not all of its next hops are resolved, up, and on untagged ports")
         }
-        PathKind::WithoutSrh => hops.iter().find_map(|hop| why_workers_send(hop.port)),
+        _ => hops.iter().find_map(|hop| why_workers_send(hop.port)),
     }
 }
 

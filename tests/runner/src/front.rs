@@ -1,7 +1,9 @@
-//! Runs the XDP program of `offload = "xdp"` and of `engine = "tc"` in front of a worker step, both without real ports:
-//! `BPF_PROG_TEST_RUN` gives the program a frame as if a port had received it, and returns the result.
+//! Runs the XDP program of `offload = "xdp"` and of `engine = "tc"`, and the tc program that encapsulates, in front of a
+//! worker step, all without real ports: `BPF_PROG_TEST_RUN` gives the program a frame as if a port had received it, or an
+//! application had sent it, and returns the result.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
@@ -9,7 +11,7 @@ use srv6d_dataplane::offload_wiring;
 use srv6d_srv6::desired::HostPort;
 use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
-use srv6d_xsk::test_run::{Arrival, once};
+use srv6d_xsk::test_run::{Arrival, once, once_local};
 use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, Sizes, XdpOffload};
 
 use srv6d_netns as netns;
@@ -33,9 +35,12 @@ pub const DELIVERED: [&str; 2] = ["D29a", "D29b"];
 const PORTS: u16 = 8;
 /// Maximum number of counters of one kind; no case has more.
 const SLOTS: usize = 160;
-/// Verdicts of the program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
-const PASS: u32 = 2;
-const REDIRECT: u32 = 4;
+/// Verdicts of the XDP program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
+const OF_XDP: Verdicts = Verdicts { pass: 2, redirect: 4 };
+/// Verdicts of the tc program: `TCX_NEXT`, and `TCX_REDIRECT`.
+const OF_TC: Verdicts = Verdicts { pass: u32::MAX, redirect: 7 };
+/// Length of the longest frame that the kernel accepts for a test run of a tc program, which has one page for it.
+const LONGEST_OF_TC: usize = 3500;
 /// Length of an Ethernet header, the shortest frame that the kernel accepts for a test run.
 const ETHERNET: usize = 14;
 /// Length of the shortest frame on a wire.
@@ -66,7 +71,14 @@ impl Interfaces {
     }
 }
 
-/// The XDP program with its tables.
+/// Numbers of the verdicts of a kind of program.
+#[derive(Clone, Copy, Debug)]
+struct Verdicts {
+    pass: u32,
+    redirect: u32,
+}
+
+/// The programs with their tables.
 #[derive(Debug)]
 pub struct Front {
     interfaces: Rc<Interfaces>,
@@ -82,7 +94,7 @@ pub struct Front {
 struct Counts([Vec<PacketCount>; 5]);
 
 impl Front {
-    /// Loads the program, still without tables.
+    /// Loads the programs, still without tables. A kernel without tcx refuses the tc program, which then forwards nothing.
     ///
     /// # Errors
     /// If the kernel does not accept the program.
@@ -90,6 +102,12 @@ impl Front {
         let mut program = XdpOffload::load(&Sizes::largest()).map_err(|why| why.to_string())?;
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
             program.add_port(port, name).map_err(|why| why.to_string())?;
+        }
+        // Where it is attached does not matter to test runs.
+        if let Some((name, _)) = interfaces.0.first()
+            && let Err(why) = program.put_on_local(0, name)
+        {
+            eprintln!("no tc program: {why}");
         }
         Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default(), host: None })
     }
@@ -131,25 +149,50 @@ impl Front {
         if frame.len() < ETHERNET {
             return Ok(None);
         }
-        let before = self.by_port();
         let arrival = Arrival { ifindex: *ifindex, queue: 0 };
-        let done = {
-            let offload = self.program.borrow();
-            once(offload.program().ok_or("no program")?, frame, arrival)
+        let run = |offload: &XdpOffload| once(offload.program().ok_or_else(no_program)?, frame, arrival);
+        self.judge(device, frame, OF_XDP, run)
+    }
+
+    /// Runs the tc program on a frame that an application sends, as if `device` were the own veth. Returns verdict and bytes
+    /// as [`forward`](Self::forward) does.
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward).
+    pub fn send(&mut self, device: u16, frame: &[u8]) -> Result<Option<(Verdict, Vec<u8>)>, String> {
+        let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
+        if !(ETHERNET..LONGEST_OF_TC).contains(&frame.len()) {
+            return Ok(None);
+        }
+        let run = |offload: &XdpOffload| {
+            let program = offload.local_program().filter(|program| program.fd().is_ok()).ok_or_else(no_program)?;
+            once_local(program, frame, *ifindex)
         };
-        let (verdict, bytes) = done.map_err(|why| format!("test run: {why}"))?;
+        self.judge(device, frame, OF_TC, run)
+    }
+
+    fn judge(
+        &self,
+        device: u16,
+        frame: &[u8],
+        verdicts: Verdicts,
+        run: impl FnOnce(&XdpOffload) -> io::Result<(u32, Vec<u8>)>,
+    ) -> Result<Option<(Verdict, Vec<u8>)>, String> {
+        let before = self.by_port();
+        let (verdict, bytes) = run(&self.program.borrow()).map_err(|why| format!("test run: {why}"))?;
         let grown: Vec<(u64, u64)> =
             before.iter().zip(self.by_port()).map(|(was, now)| (now.0 - was.0, now.1 - was.1)).collect();
         let received: u64 = grown.iter().map(|(received, _)| received).sum();
         let came_in = grown.get(usize::from(device)).map_or(0, |(received, _)| *received);
         let sent: Vec<u16> = (0..).zip(&grown).filter(|(_, grown)| grown.1 > 0).map(|(port, _)| port).collect();
-        match (verdict, received, came_in, sent.as_slice()) {
-            (PASS, 0, 0, []) if bytes == frame => Ok(None),
-            (REDIRECT, 1, 1, &[port]) => Ok(Some((Verdict::Tx(port), bytes))),
-            (PASS, 1, 1, &[port]) if self.host.is_some_and(|(host, _)| host == port) => {
+        let (passes, redirects) = (verdict == verdicts.pass, verdict == verdicts.redirect);
+        match (received, came_in, sent.as_slice()) {
+            (0, 0, []) if passes && bytes == frame => Ok(None),
+            (1, 1, &[port]) if redirects => Ok(Some((Verdict::Tx(port), bytes))),
+            (1, 1, &[port]) if passes && self.host.is_some_and(|(host, _)| host == port) => {
                 Ok(Some((Verdict::Kernel(port), self.delivered_as(frame, &bytes)?)))
             }
-            (PASS, ..) if bytes != frame => Err("a frame that is the worker's was written to".to_owned()),
+            _ if passes && bytes != frame => Err("a frame that is the worker's was written to".to_owned()),
             _ => Err(format!("verdict {verdict}, and counted (received, sent) by port: {grown:?}")),
         }
     }
@@ -202,6 +245,10 @@ impl Front {
         let before = self.before.0.get(at).and_then(|counts| counts.get(number)).copied().unwrap_or_default();
         PacketCount { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
     }
+}
+
+fn no_program() -> io::Error {
+    io::Error::other("no program")
 }
 
 const SID: usize = 0;

@@ -88,8 +88,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use srv6d_fib::{
-        DECREMENTS_LOCAL, DeviceRow, Forwarding, GroupRow, HopRow, NodeRow, PathKind, PathRow, PortRow,
-        TARGET_INDEX_BITS, TARGET_STEER,
+        DECREMENTS_LOCAL, DeviceRow, Forwarding, GroupRow, HopRow, NodeRow, ONE_SEGMENT, PathKind, PathRow, PortRow,
+        SrhRow, TARGET_INDEX_BITS, TARGET_STEER, TWO_SEGMENTS,
     };
 
     use super::*;
@@ -184,6 +184,51 @@ mod tests {
 
     #[test]
     #[ignore = "needs root"]
+    fn an_srh_stands_behind_the_outer_header_and_names_what_is_inside() {
+        let (mut offload, lo) = on_loopback();
+        let mut srh = SrhRow::default();
+        (0..).zip(srh.bytes.as_flattened_mut()).for_each(|(at, byte)| *byte = at);
+        for units in [ONE_SEGMENT, TWO_SEGMENTS] {
+            let len = 8 * units;
+            let longest = 52 + 40 + u16::from(len);
+            let path = |path: PathRow, mtu| PathRow { kind: PathKind::WithSrh, srh_units: units, mtu, ..path };
+            let of = |mtu, flags| {
+                let steering = steering();
+                let paths = steering.paths.iter().map(|(&at, &row)| (at, path(row, mtu))).collect();
+                let node = NodeRow { flags, ..NodeRow::default() };
+                Forwarding { node, paths, srhs: [(11, srh)].into(), ..steering }
+            };
+            publish(&mut offload, &of(longest - 1, 0));
+            assert_eq!(run(&offload, &v6(UDP), lo), (PASS, v6(UDP)), "the SRH counts");
+            let before = offload.path(4).bytes;
+            for (flags, spent) in [(0, 0), (DECREMENTS_LOCAL, 1)] {
+                publish(&mut offload, &of(longest, flags));
+                for (frame, protocol, hop_limit) in [(v6(UDP), 41, 7), (v4(), 4, 8)] {
+                    let (verdict, out) = run(&offload, &frame, lo);
+                    let (outer, behind) = out.split_at(54);
+                    let (written, inner) = behind.split_at(len.into());
+                    let payload = u8::try_from(inner.len()).unwrap() + len;
+                    assert_eq!((verdict, &outer[18..22]), (REDIRECT, [0, payload, 43, 64].as_slice()));
+                    assert_eq!((written[0], &written[1..]), (protocol, &srh.bytes.as_flattened()[1..len.into()]));
+                    let mut expected = frame[14..].to_vec();
+                    expected[hop_limit] -= spent;
+                    if protocol == 4 {
+                        expected[10] += spent;
+                    }
+                    assert_eq!(inner, expected);
+                }
+            }
+            assert_eq!(offload.path(4).bytes - before, 2 * (52 + 32 + 2 * (40 + u64::from(len))));
+        }
+        let two = steering().paths.values().next().copied().unwrap();
+        let three = PathRow { kind: PathKind::WithSrh, srh_units: TWO_SEGMENTS + 2, mtu: 1500, ..two };
+        let forwarding = Forwarding { paths: [(11, three)].into(), srhs: [(11, srh)].into(), ..steering() };
+        publish(&mut offload, &forwarding);
+        assert_eq!(run(&offload, &v6(UDP), lo), (PASS, v6(UDP)), "an SRH of three segments is the worker's");
+    }
+
+    #[test]
+    #[ignore = "needs root"]
     fn a_foreign_program_stays_and_comes_first() {
         let (mut foreign, lo) = on_loopback();
         let programs = || {
@@ -232,7 +277,7 @@ mod tests {
         let path = |change: fn(&mut PathRow)| with(&|rows| rows.paths.values_mut().for_each(change));
         let hop = |change: fn(&mut HopRow)| with(&|rows| rows.hops.values_mut().for_each(change));
         let tables = [
-            ("SRH", path(|path| path.kind = PathKind::WithSrh)),
+            ("SRH that is not there", path(|path| path.kind = PathKind::WithSrh)),
             ("path of the slow path", path(|path| path.kind = PathKind::Slow)),
             ("too long for the path", path(|path| path.mtu = 91)),
             ("too long for the port", hop(|hop| hop.mtu = 91)),
