@@ -163,7 +163,8 @@ fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
 
 /// Sends a datagram of each socket, and returns the frames that arrive at `b`.
 fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec<Vec<u8>> {
-    let is_encapsulated = |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41 | 43);
+    let is_encapsulated =
+        |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41 | 43);
     let frames = sockets.iter().enumerate().map(|(at, (socket, to))| {
         socket.send_to(&vec![7; 1 + at * 29], to).unwrap();
         wait_for("datagram at the far end", || wire.poll().filter(is_encapsulated))
@@ -309,7 +310,9 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
 }
 
 fn wait_until_said(rig: &Rig) {
-    wait_for("engines", || engines(rig).iter().any(|(_, why)| why == "its SRH has more than two segments").then_some(()));
+    wait_for("engines", || {
+        engines(rig).iter().any(|(_, why)| why == "its SRH has more than two segments").then_some(())
+    });
 }
 
 /// Returns the configuration with SIDs for the router's applications.

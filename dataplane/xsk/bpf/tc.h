@@ -235,7 +235,8 @@ int srv6d_local(struct __sk_buff *skb)
 	set = *current_set & 1;
 	port = ROW(ports, set, *number);
 	of_all = ROW(node, set, 0);
-	if (!port || !of_all)
+	/* Nobody asks who applications are. */
+	if (!port || !of_all || (port->flags & (FORWARDS | CHECKS_SOURCES | GUARDS_SIDS)) != FORWARDS)
 		return TC_PASS;
 	/* A shorter frame is in one piece, or is the worker's. */
 	if ((const void *)eth + READ_LEN > end && skb->len >= READ_LEN) {

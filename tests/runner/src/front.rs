@@ -31,6 +31,14 @@ pub const OFFLOADED: [&str; 114] = [
 /// Cases of the conformance pack with frames that the program decapsulates for this node.
 pub const DELIVERED: [&str; 2] = ["D29a", "D29b"];
 
+/// Cases of the conformance pack with frames that the tc program encapsulates if they come from applications.
+pub const ENCAPSULATED: [&str; 44] = [
+    "E01", "E02", "E03", "E03b", "E04", "E05a", "E06a", "E06b", "E08a", "E08b", "E08c", "E09a", "E09b", "E10a", "E10b",
+    "E11a", "E11b", "E12", "E13a", "E13b", "E13c", "E14a", "E14b", "E14c", "E17a", "E17b", "E17c", "E27a", "E27b",
+    "E28a", "E28b", "E30", "E30b", "E34-2", "E34-3", "E35a", "E35b", "E36c", "E38", "E39a", "E39b", "E39e", "I05b",
+    "S02f",
+];
+
 /// Number of ports; no state of the tests has more.
 const PORTS: u16 = 8;
 /// Maximum number of counters of one kind; no case has more.
@@ -87,6 +95,16 @@ pub struct Front {
     before: Counts,
     /// Port of this node's kernel, with the addresses of frames that are sent to it.
     host: Option<(u16, [u8; 12])>,
+    applications: Option<Applications>,
+}
+
+/// How frames are treated that come from applications of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applications {
+    /// Those that come in through the own veth.
+    OfVeth,
+    /// Those that come in through ports as well. Sending costs a hop, as forwarding does.
+    OfPorts,
 }
 
 /// Counters by slot or port: SIDs, paths, next hops, received and sent frames of ports.
@@ -109,7 +127,13 @@ impl Front {
         {
             eprintln!("no tc program: {why}");
         }
-        Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default(), host: None })
+        Ok(Self {
+            interfaces,
+            program: Rc::new(RefCell::new(program)),
+            before: Counts::default(),
+            host: None,
+            applications: None,
+        })
     }
 
     /// Returns the same program with counters that start at zero, because loading a program takes long. It keeps the
@@ -117,7 +141,19 @@ impl Front {
     #[must_use]
     pub fn again(&self) -> Self {
         let before = Counts::of(&self.program.borrow());
-        Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before, host: self.host }
+        let (interfaces, program) = (Rc::clone(&self.interfaces), Rc::clone(&self.program));
+        Self { interfaces, program, before, ..*self }
+    }
+
+    /// The tc program, instead of the XDP program, has what comes from applications.
+    #[must_use]
+    pub fn for_applications(self, applications: Applications) -> Self {
+        Self { applications: Some(applications), ..self }
+    }
+
+    /// Returns which frames come from applications, if the tc program has them.
+    pub fn applications(&self) -> Option<Applications> {
+        self.applications
     }
 
     /// Loads the offload extract of `tables` into the program. All ports are treated as ports that transmit redirected
@@ -161,7 +197,7 @@ impl Front {
     /// Those of [`forward`](Self::forward).
     pub fn send(&mut self, device: u16, frame: &[u8]) -> Result<Option<(Verdict, Vec<u8>)>, String> {
         let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
-        if !(ETHERNET..LONGEST_OF_TC).contains(&frame.len()) {
+        if !is_taken_by_tc(frame) {
             return Ok(None);
         }
         let run = |offload: &XdpOffload| {
@@ -245,6 +281,16 @@ impl Front {
         let before = self.before.0.get(at).and_then(|counts| counts.get(number)).copied().unwrap_or_default();
         PacketCount { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
     }
+}
+
+/// Whether the kernel accepts a frame for a test run of a tc program: it wants the whole IP header.
+fn is_taken_by_tc(frame: &[u8]) -> bool {
+    let shortest = match frame.get(12..ETHERNET) {
+        Some([0x86, 0xdd]) => ETHERNET + 40,
+        Some([8, 0]) => ETHERNET + 20,
+        _ => ETHERNET,
+    };
+    (shortest..LONGEST_OF_TC).contains(&frame.len())
 }
 
 fn no_program() -> io::Error {

@@ -88,8 +88,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use srv6d_fib::{
-        DECREMENTS_LOCAL, DeviceRow, Forwarding, GroupRow, HopRow, NodeRow, ONE_SEGMENT, PathKind, PathRow, PortRow,
-        SrhRow, TARGET_INDEX_BITS, TARGET_STEER, TWO_SEGMENTS,
+        DECREMENTS_LOCAL, DeviceRow, FORWARDS, Forwarding, GroupRow, HopRow, NodeRow, ONE_SEGMENT, PathKind, PathRow,
+        PortRow, SrhRow, TARGET_INDEX_BITS, TARGET_STEER, TWO_SEGMENTS,
     };
 
     use super::*;
@@ -132,7 +132,7 @@ mod tests {
         let one = |at| GroupRow { count: 1, at, ..GroupRow::default() };
         let prefixes = [(0x2001_0db8 << 96, 32), (10 << 120, 8)].map(|prefix| BTreeMap::from([(prefix, steer)]));
         Forwarding {
-            ports: [(2, PortRow::default())].into(),
+            ports: [(2, PortRow { flags: FORWARDS, ..PortRow::default() })].into(),
             tables: [(0, prefixes)].into(),
             steers: [(6, one(11))].into(),
             paths: [(11, path)].into(),
@@ -283,6 +283,7 @@ mod tests {
             ("too long for the port", hop(|hop| hop.mtu = 91)),
             ("no next hop", with(&|rows| rows.hops.clear())),
             ("unknown port", hop(|hop| hop.port = 4)),
+            ("the port is the worker's", with(&|rows| rows.ports.values_mut().for_each(|port| port.flags = 0))),
             ("not steered", with(&|rows| rows.tables.clear())),
         ];
         for (name, forwarding) in tables {

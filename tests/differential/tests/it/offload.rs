@@ -165,9 +165,16 @@ fn what_the_tc_program_encapsulates_the_packet_path_would_have_sent() {
     let opened = prop::option::weighted(0.75, prop::collection::vec(role(), 8));
     let inputs = (state::state(), opened, prop::collection::vec((frames::arrival(), aimed), 100));
     let result = runner.run(&inputs, |(state, roles, arrivals)| {
-        let desired = offloading(&state.0, roles.as_deref());
+        let mut desired = offloading(&state.0, roles.as_deref());
         let Some(host) = desired.host else { return Ok(()) };
-        let Some(table) = desired.ports.get(usize::from(host.port.0)).map(|port| port.table) else { return Ok(()) };
+        let largest = desired.ports.iter().map(|port| port.mtu).max().unwrap_or_default();
+        let Some(port) = desired.ports.get_mut(usize::from(host.port.0)) else { return Ok(()) };
+        // The own veth takes what any port does.
+        port.mtu = largest;
+        let table = port.table;
+        if roles.is_some() {
+            lengthen_paths(&mut desired);
+        }
         let (program, worker) = &mut *engines.borrow_mut();
         for (Arrival { frame, .. }, aimed) in &arrivals {
             let mut arrival = Arrival { port: host.port.0, frame: frame.clone() };
@@ -185,7 +192,8 @@ fn what_the_tc_program_encapsulates_the_packet_path_would_have_sent() {
         Ok(())
     });
     result.unwrap_or_else(|why| panic!("{why}"));
-    let Encapsulated { families: [v6, v4], with_srh: [one, two], chosen, of_vrfs, with_hop_less, by_worker } = seen.get();
+    let Encapsulated { families: [v6, v4], with_srh: [one, two], chosen, of_vrfs, with_hop_less, by_worker } =
+        seen.get();
     eprintln!("{:?}", seen.get());
     let is_proof = v6 > 500 && v4 > 100 && one > 50 && two > 10 && chosen > 100;
     let is_proof = is_proof && of_vrfs > 50 && with_hop_less > 100 && by_worker > 100;
@@ -346,6 +354,15 @@ fn steer_plainly(desired: &mut Desired) {
         if number % 3 == 0 {
             path.via.clear();
         }
+    }
+}
+
+/// Gives a third of the paths two segments, and a third three.
+fn lengthen_paths(desired: &mut Desired) {
+    let more: [Ipv6Addr; 2] = ["fcbc:0:8::", "fcbc:0:7::"].map(|segment| segment.parse().unwrap());
+    for (number, path) in desired.steers.iter_mut().flat_map(|steer| &mut steer.paths).enumerate() {
+        let segments = more.into_iter().take(number % 3).chain([path.segments.first()]);
+        path.segments = SegmentList::new(segments.collect(), &[]).unwrap();
     }
 }
 
