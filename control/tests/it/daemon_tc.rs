@@ -7,6 +7,8 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod counted;
+
 use crate::daemon_path_mtu::{self, Far, learned};
 use crate::support;
 
