@@ -422,3 +422,45 @@ fn engines_take_over_what_arrives_from_each_other_and_lose_nothing() {
     assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
     rig.check_balance();
 }
+
+/// Starts a daemon that behaves as on a kernel without tcx, with a SID for its applications.
+fn ready_without_tcx(rig: &mut Rig) -> usize {
+    let mut command = rig.daemon("node", &receiving("tc"));
+    command.env("SRV6D_TEST_NO_TCX", "1");
+    let daemon = rig.spawn(command);
+    rig.wait_until_ready();
+    wait_until_tc_serves(rig);
+    wait_until_delivered(rig);
+    daemon
+}
+
+#[test]
+#[ignore = "needs root"]
+fn without_tcx_the_programs_are_filters_of_clsact_and_harmless_when_srv6d_is_gone() {
+    let mut rig = receiving_rig();
+    rig.inside("router", "tc qdisc add dev eth2 clsact");
+    let filters = |rig: &Rig| rig.inside("router", "tc filter show dev eth2 ingress");
+    for _ in 0..2 {
+        let daemon = ready_without_tcx(&mut rig);
+        let shown = text(&rig.ask("node", "show ports").stdout);
+        assert!(shown.contains("as the last filter of clsact: the kernel has no tcx"), "{shown}");
+        let at_port = filters(&rig);
+        assert_eq!(at_port.matches("handle 0x53527636").count(), 1, "the one before it is replaced: {at_port}");
+        assert!(
+            rig.inside("router", "tc filter show dev srv6d0 egress")
+                .contains("pref 65535 bpf chain 0 handle 0x53527636")
+        );
+        let (sent_by_tc, arrived_by_tc) = (had(&rig)[0], arrived(&rig)[0]);
+        for (from, to, address) in [("router", "b", "[2001:db8:1f::1]:7095"), ("b", "router", "[2001:db8:e::1]:7096")] {
+            let (sent, received) = rig.tcp(from, to, address);
+            assert_eq!(sent, received, "{address}");
+        }
+        assert!(had(&rig)[0] > sent_by_tc + 2500 && arrived(&rig)[0] > arrived_by_tc + 2500);
+        rig.check_balance();
+        assert_eq!(rig.stop(daemon, "KILL"), None);
+        rig.inside("router", "ping -6 -c 1 -w 10 2001:db8:b::2");
+    }
+    let daemon = ready_without_tcx(&mut rig);
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0));
+    assert_eq!(filters(&rig).trim(), "", "who ends in order takes its filters along");
+}

@@ -14,7 +14,7 @@ use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{Hook, PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -74,6 +74,8 @@ pub(super) struct InFront {
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Somebody captures packets, which only workers show.
     rests: bool,
+    /// Whether tc programs are attached as on a kernel without tcx.
+    without_tcx: bool,
     /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
     local_refused: Option<String>,
     /// Devices from which packets are delivered to this node.
@@ -181,6 +183,12 @@ impl Dataplane {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
     }
 
+    /// From here on as on a kernel without tcx.
+    #[cfg(feature = "faults")]
+    pub fn forgo_tcx(&mut self) {
+        self.in_front.without_tcx = true;
+    }
+
     /// The program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
         self.in_front.rests || !self.in_front.on.is_empty()
@@ -212,7 +220,12 @@ impl Dataplane {
         match &self.in_front.program {
             Program::NotAsked => {
                 self.in_front.program = match XdpOffload::load(&sizes) {
-                    Ok(program) => Program::Loaded(Box::new(program)),
+                    Ok(mut program) => {
+                        if self.in_front.without_tcx {
+                            program.forgo_tcx();
+                        }
+                        Program::Loaded(Box::new(program))
+                    }
                     Err(why) => {
                         tracing::warn!("{why}: all packets go to the workers");
                         Program::Refused(why.to_string())
@@ -361,7 +374,7 @@ impl Dataplane {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
                 // Each path says whether it is among them.
-                _ if on && device.claim_all => String::new(),
+                (Program::Loaded(program), _) if on && device.claim_all => place_of(program.hook(), &self.kernel_end),
                 _ if on => not_taken.join("; "),
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
@@ -389,6 +402,16 @@ impl Dataplane {
     fn redirect(&self, name: &str) -> Option<TakesRedirect> {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
+    }
+}
+
+/// Returns where the tc program is, for people.
+fn place_of(hook: Hook, kernel_end: &str) -> String {
+    match hook {
+        Hook::Tcx => format!("tc program at the egress of {kernel_end} (tcx), behind all others"),
+        Hook::Clsact => {
+            format!("tc program at the egress of {kernel_end}, as the last filter of clsact: the kernel has no tcx")
+        }
     }
 }
 

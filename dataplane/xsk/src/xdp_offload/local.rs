@@ -1,8 +1,12 @@
 //! The tc program (`bpf/tc.h`), which encapsulates what applications of this node send before it is cut into packets.
 //!
-//! It is attached by bpf_link (tcx) behind all other programs of the interface, and touches none of them.
+//! It is attached behind all other programs of the interface, and touches none of them: by bpf_link (tcx), or as a filter of
+//! clsact where the kernel has no tcx (before Linux 6.6). A filter does not end with the process. It is harmless then: there is
+//! no frame left for it, and the next srv6d takes it away.
 
-use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcError, TcHandle, qdisc_add_clsact,
+};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 
 use super::{XdpOffload, in_short};
@@ -11,6 +15,22 @@ use crate::program::{chain, load, os_code, program_fix};
 
 /// Name of the program's function in `bpf/tc.h`.
 const PROGRAM: &str = "srv6d_local";
+
+/// By what tc programs are attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hook {
+    /// By bpf_link, which ends with the process (Linux 6.6).
+    #[default]
+    Tcx,
+    /// As filters of the clsact qdisc, which is made if there is none, and stays.
+    Clsact,
+}
+
+/// Priorities among the filters of clsact: in front of all others, and behind them.
+const FIRST: u16 = 1;
+const LAST: u16 = u16::MAX;
+/// Handle of an own filter, by which it is known again. A process without CAP_PERFMON cannot name its programs.
+const OWN: TcHandle = TcHandle::new(0x5352, 0x7636);
 
 /// The place where the program is.
 pub(super) struct Local {
@@ -25,12 +45,11 @@ impl XdpOffload {
     /// in the table of this port.
     ///
     /// # Errors
-    /// The kernel refuses; it must be Linux 6.6 or newer.
+    /// The kernel refuses.
     pub fn put_on_local(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         let ifindex = crate::ifindex(ifname)?;
         self.maps.port_of.insert(ifindex, u32::from(port), 0).map_err(|why| self.port_error(ifname, &why))?;
-        let place = (TcAttachType::Egress, LinkOrder::last());
-        let attached = self.attach(PROGRAM, ifname, place).map_err(|why| error(ifname, &why));
+        let attached = self.attach(PROGRAM, ifname, TcAttachType::Egress).map_err(|why| error(ifname, &why));
         if attached.is_err() {
             let _ = self.maps.port_of.remove(&ifindex); // it has just been inserted
         }
@@ -38,19 +57,39 @@ impl XdpOffload {
         Ok(())
     }
 
+    /// Attaches a program in front of all others that receive, or behind all others that send.
     pub(super) fn attach(
         &mut self,
         name: &str,
         ifname: &str,
-        (place, order): (TcAttachType, LinkOrder),
+        place: TcAttachType,
     ) -> Result<SchedClassifierLink, ProgramError> {
         let program = self.ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
         let program: &mut SchedClassifier = program.try_into()?;
         if program.fd().is_err() {
             load(|| program.load())?;
         }
-        let link = program.attach_with_options(ifname, place, TcAttachOptions::TcxOrder(order))?;
+        if self.hook == Hook::Tcx {
+            let order = if place == TcAttachType::Ingress { LinkOrder::first() } else { LinkOrder::last() };
+            match program.attach_with_options(ifname, place, TcAttachOptions::TcxOrder(order)) {
+                Ok(link) => return program.take_link(link),
+                // Older kernels have no such type of link.
+                Err(why) if os_code(&why) == Some(libc::EINVAL) => self.hook = Hook::Clsact,
+                Err(why) => return Err(why),
+            }
+        }
+        let link = attach_to_clsact(program, ifname, place)?;
         program.take_link(link)
+    }
+
+    /// Attaches tc programs as on a kernel without tcx.
+    pub fn forgo_tcx(&mut self) {
+        self.hook = Hook::Clsact;
+    }
+
+    /// Returns by what tc programs are attached.
+    pub fn hook(&self) -> Hook {
+        self.hook
     }
 
     /// Takes the program off the interface.
@@ -72,13 +111,25 @@ impl XdpOffload {
     }
 }
 
+/// Attaches a program to the clsact qdisc of an interface, in the place of one that an srv6d has left behind.
+fn attach_to_clsact(
+    program: &mut SchedClassifier,
+    ifname: &str,
+    place: TcAttachType,
+) -> Result<SchedClassifierLinkId, ProgramError> {
+    match qdisc_add_clsact(ifname) {
+        Err(TcError::NetlinkError(why)) if why.raw_os_error() == Some(libc::EEXIST) => {}
+        made => made?,
+    }
+    let priority = if place == TcAttachType::Ingress { FIRST } else { LAST };
+    let left_behind = SchedClassifierLink::attached(ifname, place, priority, OWN, None).map_err(TcError::IoError)?;
+    drop(left_behind); // which takes it off; mostly there is none
+    let options = NlOptions { priority, handle: OWN, ..NlOptions::default() };
+    program.attach_with_options(ifname, place, TcAttachOptions::Netlink(options))
+}
+
 pub(super) fn error(ifname: &str, why: &ProgramError) -> XskError {
-    let code = os_code(why);
-    let fix = match code {
-        // Older kernels have no such type of link.
-        Some(libc::EINVAL) => "use Linux 6.6 or newer, which has tcx, or write engine = \"worker\" under [host]",
-        _ => program_fix(code),
-    };
+    let fix = program_fix(os_code(why));
     XskError::Program { ifname: ifname.to_owned(), what: "attach", why: in_short(&chain(why)), fix }
 }
 
@@ -246,6 +297,54 @@ mod tests {
         assert_eq!(programs(), alone, "the attachment ends with its owner");
         publish(&mut foreign, &steering());
         assert_eq!(run(&foreign, &v6(UDP), lo).0, REDIRECT);
+    }
+
+    /// Returns the filters at the egress of `lo`, first priorities.
+    fn filters() -> Vec<(u64, String)> {
+        let show = ["-j", "filter", "show", "dev", "lo", "egress"];
+        let shown = std::process::Command::new("tc").args(show).output().unwrap();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        let lines = text.split("\"pref\":").skip(1);
+        let filter = |line: &str| {
+            let (priority, rest) = line.split_once(',').unwrap();
+            let name = rest.split_once("\"bpf_name\":\"").and_then(|(_, name)| name.split_once('"'));
+            Some((priority.parse().unwrap(), name?.0.to_owned()))
+        };
+        lines.filter_map(filter).collect()
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn without_tcx_the_program_is_a_filter_behind_the_foreign_ones_and_its_leftover_is_replaced() {
+        let (mut foreign, lo) = on_loopback();
+        foreign.take_off_local();
+        let program: &mut SchedClassifier = foreign.ebpf.program_mut("srv6d_delivered").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        qdisc_add_clsact("lo").unwrap();
+        let options = TcAttachOptions::Netlink(NlOptions { priority: 50_000, ..NlOptions::default() });
+        let link = program.attach_with_options("lo", TcAttachType::Egress, options).unwrap();
+        let _of_others = program.take_link(link).unwrap();
+        let others = filters();
+        assert_eq!(others.len(), 1, "{others:?}");
+
+        let own = || {
+            let mut own = XdpOffload::load(&Sizes::largest()).unwrap();
+            own.forgo_tcx();
+            own.add_port(3, "lo").unwrap();
+            own.put_on_local(5, "lo").unwrap();
+            own
+        };
+        let with_own = [others.clone(), vec![(u64::from(LAST), "srv6d_local".to_owned())]].concat();
+        let killed = own();
+        assert_eq!((killed.hook(), filters()), (Hook::Clsact, with_own.clone()));
+        std::mem::forget(killed.local); // as if the process had been killed
+        assert_eq!(filters(), with_own);
+        let mut own = own();
+        assert_eq!(filters(), with_own, "it takes the place of what was left behind");
+        publish(&mut own, &steering());
+        assert_eq!(run(&own, &v6(UDP), lo).0, REDIRECT);
+        drop(own);
+        assert_eq!(filters(), others);
     }
 
     #[test]
