@@ -464,3 +464,26 @@ fn without_tcx_the_programs_are_filters_of_clsact_and_harmless_when_srv6d_is_gon
     assert_eq!(rig.stop(daemon, "TERM"), Some(0));
     assert_eq!(filters(&rig).trim(), "", "who ends in order takes its filters along");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn srv6d_chooses_tc_unless_a_veth_would_leave_checksums_unfinished() {
+    let mut rig = rig();
+    rig.inside("router", "ethtool -K eth2 tx on");
+    rig.ready(&format!("{CONFIG}{STEERED}"));
+    let is_worker = |(engine, why): &(String, String)| engine == "worker" && why.contains("checksums unfinished");
+    wait_for("all by the worker", || {
+        rig.inside("router", "ping -6 -c 1 -w 5 2001:db8:b::2");
+        engines(&rig).iter().all(is_worker).then_some(())
+    });
+    let [by_tc, by_worker] = had(&rig);
+    let (sent, received) = rig.tcp("router", "b", "[2001:db8:f::1]:7097");
+    assert_eq!(sent, received);
+    assert!(had(&rig)[0] == by_tc && had(&rig)[1] > by_worker + 2500);
+    rig.inside("router", "ethtool -K eth2 tx off");
+    wait_until_tc_serves(&rig);
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    assert!(shown.contains("tc program at the egress of srv6d0 (tcx), behind all others"), "{shown}");
+    let log = rig.log("node");
+    assert!(!log.contains("WARN"), "{log}");
+}

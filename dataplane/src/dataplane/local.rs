@@ -13,17 +13,26 @@ use super::{Dataplane, device_name};
 /// Why the worker encapsulates what applications send by a path.
 pub type WhyWorker = &'static str;
 
+/// Why `auto` is the worker for what leaves through some veths.
+const UNFINISHED: WhyWorker = "it leaves through a veth that leaves checksums unfinished, which a srv6d at its other end forwards as they are \
+                               (`ethtool -K PORT tx off`, or engine = \"tc\" under [host] if no srv6d is there)";
+
 /// Puts the program at the egress of the own veth's other end. Returns whether it is there. If the kernel has refused it
-/// (`refused`), it is not tried again.
+/// (`refused`), it is not tried again. That is worth a warning unless srv6d has chosen the program (`is_chosen`).
 pub(super) fn put_on(
-    (program, refused): (&mut XdpOffload, &mut Option<String>),
+    (program, refused, is_chosen): (&mut XdpOffload, &mut Option<String>, bool),
     number: u16,
     kernel_end: &str,
 ) -> bool {
     if refused.is_none()
         && let Err(why) = program.put_on_local(number, kernel_end)
     {
-        tracing::warn!("{why}: workers encapsulate what applications of this node send");
+        let what = "workers encapsulate what applications of this node send";
+        if is_chosen {
+            tracing::info!("{why}: {what}");
+        } else {
+            tracing::warn!("{why}: {what}");
+        }
         *refused = Some(why.to_string());
     }
     refused.is_none()
@@ -44,8 +53,11 @@ impl Dataplane {
         let by_slot: BTreeMap<u32, &PathRow> =
             offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
         let ports = &self.tables.desired().ports;
-        let why_workers_send =
-            |port: u16| ports.get(usize::from(port)).and_then(|port| self.why_workers_send(device_name(port)));
+        let why_workers_send = |port: u16| {
+            let name = device_name(ports.get(usize::from(port))?);
+            let unfinished = || self.in_front.unfinished.contains(name).then_some(UNFINISHED);
+            self.why_workers_send(name).or_else(unfinished)
+        };
         let why_worker = |name: &String| {
             let slot = self.tables.slots().paths.find(name).and_then(|slot| u32::try_from(slot).ok());
             match slot.and_then(|slot| by_slot.get(&slot)) {

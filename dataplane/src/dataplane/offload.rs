@@ -13,6 +13,7 @@ use srv6d_fib::{
 use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
+use srv6d_xsk::offload::leaves_checksums_unfinished;
 use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{Hook, PacketCount, Sizes, Wiring, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
@@ -82,6 +83,8 @@ pub(super) struct InFront {
     delivers: BTreeSet<String>,
     /// Numbers of the own veths that packets have been delivered through.
     own_veths: BTreeSet<u16>,
+    /// Devices that the tc program does not send through, because they leave checksums unfinished and srv6d has chosen the program.
+    pub(super) unfinished: BTreeSet<String>,
     /// Why the worker decapsulates what comes in through a device, by its name: of devices that the tc engine is to serve.
     pub(super) not_delivered: BTreeMap<String, String>,
 }
@@ -172,9 +175,19 @@ impl Dataplane {
     /// can change that at any time, and nothing tells: ask every second or so. Whether somebody captures packets, too.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
-        if self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
+        let is_other = self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs);
+        if is_other || self.unfinished() != self.in_front.unfinished {
             self.sync_offload();
         }
+    }
+
+    /// Returns the devices that leave checksums unfinished, if srv6d has chosen the tc program. Who has asked for it knows what is
+    /// at their other ends.
+    fn unfinished(&self) -> BTreeSet<String> {
+        let desired = self.tables.desired();
+        let is_chosen = desired.host.is_some_and(|host| desired.auto_offload.contains(&host.port));
+        let names = self.devices.iter().filter(|(_, device)| is_chosen && !device.claim_all).map(|(name, _)| name);
+        names.filter(|name| leaves_checksums_unfinished(name)).cloned().collect()
     }
 
     /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
@@ -268,6 +281,11 @@ impl Dataplane {
                 in_front.known.insert(name.clone());
             }
         }
+        in_front.unfinished = self.unfinished();
+        for (&number, name) in self.devices.keys().filter_map(|name| Some((self.numbers.get(name)?, name))) {
+            let Ok(number) = u16::try_from(number) else { continue };
+            program.let_local_send(number, !in_front.unfinished.contains(name))?;
+        }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
         let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
@@ -278,13 +296,15 @@ impl Dataplane {
             program.publish(&offload.forwarding, &wiring)?;
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let chosen = self.devices_of(&self.tables.desired().auto_offload);
         let delivering = self.delivering(&wiring);
         program.keep_on_ingress(&delivering.keys().copied().collect());
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
             match (from.contains(&number), in_front.on.contains(name)) {
                 (true, false) if device.claim_all => {
-                    let tried = (program.as_mut(), &mut in_front.local_refused);
+                    let is_chosen = chosen.contains(name);
+                    let tried = (program.as_mut(), &mut in_front.local_refused, is_chosen);
                     if local::put_on(tried, number, &self.kernel_end) {
                         in_front.on.insert(name.clone());
                     }
@@ -385,7 +405,11 @@ impl Dataplane {
                     .unwrap_or_default(),
             };
             let stands = PortOffload { on, auto: false, reason };
-            let stands = if chosen.contains(name) { stands.chosen() } else { stands };
+            let stands = match (chosen.contains(name), device.claim_all) {
+                (false, _) => stands,
+                (true, true) => PortOffload { auto: true, ..stands },
+                (true, false) => stands.chosen(),
+            };
             device.port.offload = asked.contains(name).then_some(stands);
         }
     }

@@ -92,6 +92,16 @@ impl XdpOffload {
         self.hook
     }
 
+    /// Lets the program send through a port, or leaves what is to be sent there to the workers.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn let_local_send(&mut self, port: u16, may: bool) -> Result<(), XskError> {
+        let ifindex = self.ifindexes.get(&port).copied().filter(|_| may).unwrap_or_default();
+        let set = self.maps.interfaces.set(port.into(), ifindex, 0);
+        set.map_err(|why| super::map_error("name the port's interface", &why))
+    }
+
     /// Takes the program off the interface.
     pub fn take_off_local(&mut self) {
         if let Some(local) = self.local.take() {
@@ -410,6 +420,10 @@ mod tests {
         }
         assert_eq!(offload.path(4), PacketCount::default());
         assert_eq!(run(&offload, &v6(UDP), lo).0, REDIRECT);
+        for (may, verdict) in [(false, PASS), (true, REDIRECT)] {
+            offload.let_local_send(3, may).unwrap();
+            assert_eq!(run(&offload, &v6(UDP), lo).0, verdict);
+        }
         offload.remove_port(3);
         assert_eq!(run(&offload, &v6(UDP), lo).0, PASS, "the port is gone");
     }
