@@ -194,13 +194,15 @@ pub struct Host {
     pub interface: Optional<String>,
     /// Whether the kernel gets routes for steered prefixes into it, default true.
     pub steer_local: Optional<bool>,
-    /// What encapsulates the traffic of local applications, default `worker`.
+    /// What encapsulates the traffic of local applications, default `auto`.
     pub engine: Optional<HostEngine>,
 }
 
 crate::keywords! {
     /// What encapsulates the traffic of local applications.
     HostEngine {
+        /// The tc program where the kernel takes it, a worker elsewhere.
+        Auto = "auto",
         /// A worker, in packets that come through the veth.
         Worker = "worker",
         /// A tc program in front of the veth; the worker encapsulates what the program cannot.

@@ -205,7 +205,8 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let rules_lead_to_main_only = context.rules.lead_to_main_only(&environment.routes);
     let devices = context.ports.devices();
     // The tc program forwards for the port of local applications.
-    let by_tc = context.ports.host.filter(|_| node::host(&config.host).engine == HostEngine::Tc);
+    let engine = node::host(&config.host).engine;
+    let by_tc = context.ports.host.filter(|_| engine != HostEngine::Worker);
     let emulated = emulated::ports(config, &context.ports.desired, &workers, found);
     let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
@@ -229,6 +230,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let glb = glb::plan(config, &mut desired.balance.settings, found);
     desired.balance.links = Arc::clone(&environment.links);
     desired.offload.extend(by_tc);
+    desired.auto_offload.extend(by_tc.filter(|_| engine == HostEngine::Auto));
     weights::weigh(config, &mut desired, found);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
     roles::report(config, &desired, &role_reasons, found);

@@ -34,7 +34,7 @@ constants! {
     pub const GUARDS_SIDS: u32 = 1;
     /// Flag of a port: only listed sources may send.
     pub const CHECKS_SOURCES: u32 = 2;
-    /// Flag of a port: the XDP program may forward its packets to other ports.
+    /// Flag of a port: the XDP program may forward its packets to other ports, or the tc program those of applications.
     pub const FORWARDS: u32 = 4;
     /// Flag of a port: the XDP program may decapsulate what a SID delivers to this node.
     pub const DELIVERS: u32 = 8;
@@ -188,7 +188,7 @@ rows! {
         pub kind: PathKind,
     }
 
-    /// The SRH of a path, for the XDP program alone. Bytes behind a shorter SRH are zero.
+    /// The SRH of a path, for the programs in the kernel alone. Bytes behind a shorter SRH are zero.
     pub struct SrhRow(srh, 40 bytes) {
         /// Bytes of the SRH as they stand in the packet, except for the next header.
         pub bytes: [[u8; 8]; 5],

@@ -13,8 +13,9 @@ use srv6d_fib::{
 use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
+use srv6d_xsk::device_features::leaves_checksums_unfinished;
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, ProgramWiring, Sizes, XdpOffload};
+use srv6d_xsk::xdp_offload::{Hook, PacketCount, ProgramWiring, Sizes, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -74,6 +75,8 @@ pub(super) struct InFront {
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Whether the program is paused because somebody captures packets, which only workers can show.
     rests: bool,
+    /// Whether tc programs are attached as on a kernel without tcx.
+    without_tcx: bool,
     /// The reason why the tc program is not at the egress of the own veth. It is tried again after it was not asked for
     /// in the meantime.
     local_refused: Option<String>,
@@ -81,6 +84,8 @@ pub(super) struct InFront {
     delivers: BTreeSet<String>,
     /// Numbers of the own veths that packets have been delivered through.
     own_veths: BTreeSet<u16>,
+    /// Devices that the tc program does not send through, because they leave checksums unfinished and srv6d has chosen the program.
+    pub(super) unfinished: BTreeSet<String>,
     /// The reasons why the worker decapsulates what arrives through a device, by name of the device. Only devices that
     /// the tc engine is to serve are listed.
     pub(super) not_delivered: BTreeMap<String, String>,
@@ -172,15 +177,31 @@ impl Dataplane {
     /// this should be called about once a second.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
-        if self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs) {
+        let is_other = self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs);
+        if is_other || self.unfinished() != self.in_front.unfinished {
             self.sync_offload();
         }
+    }
+
+    /// Returns the devices that leave checksums unfinished, if srv6d has chosen the tc program. Whoever has asked for the program
+    /// knows what is at their other ends.
+    fn unfinished(&self) -> BTreeSet<String> {
+        let desired = self.tables.desired();
+        let is_chosen = desired.host.is_some_and(|host| desired.auto_offload.contains(&host.port));
+        let names = self.devices.iter().filter(|(_, device)| is_chosen && !device.claim_all).map(|(name, _)| name);
+        names.filter(|name| leaves_checksums_unfinished(name)).cloned().collect()
     }
 
     /// Makes the offload behave from now on as with a kernel that refuses the program, for tests.
     #[cfg(feature = "faults")]
     pub fn refuse_offload(&mut self) {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
+    }
+
+    /// Makes the offload behave from now on as on a kernel without tcx, for tests.
+    #[cfg(feature = "faults")]
+    pub fn forgo_tcx(&mut self) {
+        self.in_front.without_tcx = true;
     }
 
     /// Returns whether the program is on a port, or will be once nobody captures packets any more.
@@ -214,7 +235,12 @@ impl Dataplane {
         match &self.in_front.program {
             Program::NotAsked => {
                 self.in_front.program = match XdpOffload::load(&sizes) {
-                    Ok(program) => Program::Loaded(Box::new(program)),
+                    Ok(mut program) => {
+                        if self.in_front.without_tcx {
+                            program.forgo_tcx();
+                        }
+                        Program::Loaded(Box::new(program))
+                    }
                     Err(why) => {
                         tracing::warn!("{why}: all packets go to the workers");
                         Program::Refused(why.to_string())
@@ -257,6 +283,11 @@ impl Dataplane {
                 in_front.known.insert(name.clone());
             }
         }
+        in_front.unfinished = self.unfinished();
+        for (&number, name) in self.devices.keys().filter_map(|name| Some((self.numbers.get(name)?, name))) {
+            let Ok(number) = u16::try_from(number) else { continue };
+            program.let_local_send(number, !in_front.unfinished.contains(name))?;
+        }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
         let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
@@ -267,13 +298,15 @@ impl Dataplane {
             program.publish(&offload.forwarding, &wiring)?;
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let chosen = self.devices_of(&self.tables.desired().auto_offload);
         let delivering = self.delivering(&wiring);
         program.keep_on_ingress(&delivering.keys().copied().collect());
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
             match (from.contains(&number), in_front.on.contains(name)) {
                 (true, false) if device.claim_all => {
-                    let tried = (program.as_mut(), &mut in_front.local_refused);
+                    let is_chosen = chosen.contains(name);
+                    let tried = (program.as_mut(), &mut in_front.local_refused, is_chosen);
                     if local::put_on(tried, number, &self.kernel_end) {
                         in_front.on.insert(name.clone());
                     }
@@ -362,8 +395,8 @@ impl Dataplane {
         for (name, device) in &mut self.devices {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
-                // The own veth needs no reason here: each path says itself whether it is offloaded.
-                _ if on && device.claim_all => String::new(),
+                // Each path says whether it is among them.
+                (Program::Loaded(program), _) if on && device.claim_all => place_of(program.hook(), &self.kernel_end),
                 _ if on => not_taken.join("; "),
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
@@ -374,7 +407,11 @@ impl Dataplane {
                     .unwrap_or_default(),
             };
             let stands = PortOffload { on, auto: false, reason };
-            let stands = if chosen.contains(name) { stands.chosen() } else { stands };
+            let stands = match (chosen.contains(name), device.claim_all) {
+                (false, _) => stands,
+                (true, true) => PortOffload { auto: true, ..stands },
+                (true, false) => stands.chosen(),
+            };
             device.port.offload = asked.contains(name).then_some(stands);
         }
     }
@@ -391,6 +428,16 @@ impl Dataplane {
     fn redirect(&self, name: &str) -> Option<TakesRedirect> {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
+    }
+}
+
+/// Returns where the tc program is, for people.
+fn place_of(hook: Hook, kernel_end: &str) -> String {
+    match hook {
+        Hook::Tcx => format!("tc program at the egress of {kernel_end} (tcx), behind all others"),
+        Hook::Clsact => {
+            format!("tc program at the egress of {kernel_end}, as the last filter of clsact: the kernel has no tcx")
+        }
     }
 }
 

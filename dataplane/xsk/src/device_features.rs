@@ -64,6 +64,13 @@ pub fn set_receive_offload(ifname: &str, on: bool) -> Result<(), XskError> {
     ethtool::set_feature(ifname, ethtool::SGRO, on, "-K gro")
 }
 
+/// Whether what local applications send leaves this device with unfinished checksums, as a veth with transmit checksum offload
+/// hands it over. A port of srv6d at its other end would forward it as it is.
+pub fn leaves_checksums_unfinished(ifname: &str) -> bool {
+    let is_veth = ethtool::driver(ifname).is_ok_and(|driver| driver == "veth");
+    is_veth && tx_checksum_on(ifname).unwrap_or(false)
+}
+
 /// Whether the kernel leaves the calculation of checksums to this device.
 pub fn tx_checksum_on(ifname: &str) -> Result<bool, XskError> {
     ethtool::feature(ifname, ethtool::GTXCSUM, "-k tx")

@@ -60,6 +60,7 @@ use local::Local;
 use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
+pub use local::Hook;
 pub use sizes::Sizes;
 pub use wiring::{KernelEnd, ProgramWiring};
 
@@ -85,6 +86,7 @@ pub struct XdpOffload {
     in_force: usize,
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
+    hook: Hook,
     local: Option<Local>,
     ingress: BTreeMap<u16, Ingress>,
     /// The row of the kernel's end, as it is in the map.
@@ -146,6 +148,7 @@ impl XdpOffload {
             in_force: 0,
             grace,
             ifindexes: BTreeMap::new(),
+            hook: Hook::default(),
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
@@ -174,6 +177,7 @@ impl XdpOffload {
             let _ = larger.enter(port, ifindex);
         }
         larger.counted = self.counted();
+        larger.hook = self.hook;
         *self = larger;
         Ok(())
     }

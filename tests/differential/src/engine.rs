@@ -5,6 +5,7 @@
 //!                 ├─► FastPath      the fast path alone; leaves what is not plain         verdict, bytes, counters
 //!   node, frame ──┼─► SlowPath      the slow path alone                                   verdict, bytes, counters
 //!                 ├─► XdpProgram    the program of offload = "xdp"; leaves the rest       verdict, bytes, counters
+//!                 ├─► TcProgram     the program of engine = "tc"; leaves the rest         verdict, bytes, counters
 //!                 ├─► Model         the naive forwarder; all outcomes that are right      verdict, bytes, counters
 //!                 └─► Kernel        Linux, configured as the same node                    bytes
 //! ```

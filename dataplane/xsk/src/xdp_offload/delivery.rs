@@ -1,13 +1,13 @@
 //! Delivery to this node: `bpf/offload.c` decapsulates on a port, and a tc program (`bpf/tc.h`) at the ingress of the port
 //! hands what the kernel has merged to the kernel's end of srv6d's own veth.
 //!
-//! The tc program is attached by bpf_link (tcx) in front of all other programs, and touches none of them. What it hands
+//! The tc program is attached in front of all other programs, as `local.rs` says, and touches none of them. What it hands
 //! over was never the port's, as with a worker: filters and rules of the kernel see it on the own veth.
 
 use std::collections::BTreeSet;
 
+use aya::programs::TcAttachType;
 use aya::programs::tc::SchedClassifierLink;
-use aya::programs::{LinkOrder, TcAttachType};
 use srv6d_fib::{Forwarding, KernelEndRow};
 
 use super::{KernelEnd, ProgramWiring, XdpOffload, maps};
@@ -23,11 +23,11 @@ impl XdpOffload {
     /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
     ///
     /// # Errors
-    /// The kernel refuses; it must be Linux 6.6 or newer.
+    /// The kernel refuses.
     pub fn put_on_ingress(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         if !self.ingress.contains_key(&port) {
-            let place = (TcAttachType::Ingress, LinkOrder::first());
-            let link = self.attach(PROGRAM, ifname, place).map_err(|why| super::local::error(ifname, &why))?;
+            let link =
+                self.attach(PROGRAM, ifname, TcAttachType::Ingress).map_err(|why| super::local::error(ifname, &why))?;
             self.ingress.insert(port, Ingress(link));
         }
         Ok(())

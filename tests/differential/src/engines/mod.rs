@@ -3,8 +3,8 @@
 mod kernel;
 mod model;
 mod paths;
+mod programs;
 mod worker;
-mod xdp_program;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use srv6d_srv6::{Slots, Tables, Tally};
 pub use kernel::Kernel;
 pub use model::Model;
 pub use paths::{FastPath, SlowPath};
+pub use programs::{TcProgram, XdpProgram};
 pub use worker::Worker;
-pub use xdp_program::XdpProgram;
 
 /// Nanoseconds between frames. With the lowest rate limit (`icmp_per_second = 1`) an ICMP error is allowed after one
 /// second, whatever the rate was when the previous error was sent. So no error is suppressed.
