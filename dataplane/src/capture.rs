@@ -2,19 +2,23 @@
 //! tcpdump's.
 //!
 //! ```text
-//! worker ── received, sent: a copy ──► bounded queue ──► Capture ──► a file, a pipe
-//!        └─ queue full: not copied, and counted
+//! worker ───────── received, sent: a copy ──► bounded queue ──► Capture ──► a file, a pipe
+//!   └─ queue full: not copied, and counted         ▲
+//! XDP program ─ forwarded: a copy ──► ring ──► a thread
+//!   └─ ring full: not copied, and counted
 //! ```
 //!
 //! Without a capture, a worker reads one number per round. With one, it allocates memory and asks for the time.
 //! Captures are for labs and for troubleshooting, not for measurements.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use crossbeam::channel::{Receiver, Sender, bounded};
+use srv6d_xsk::xdp_offload::Tapped;
 
 /// Largest number of packets that wait for a capture.
 const QUEUE: usize = 4096;
@@ -62,6 +66,28 @@ impl Taps {
         self.open.load(Ordering::Relaxed) > 0
     }
 
+    /// Returns the socket numbers that somebody captures.
+    pub(crate) fn captured(&self) -> BTreeSet<usize> {
+        self.sinks.load().iter().map(|sink| sink.socket).collect()
+    }
+
+    /// Copies one packet that the XDP program has forwarded.
+    pub(crate) fn copy_of_program(&self, packet: &Tapped<'_>) {
+        let sinks = self.sinks.load();
+        for sink in sinks.iter().filter(|sink| sink.socket == usize::from(packet.device)) {
+            let time = packet.time;
+            sink.put(Captured { time, sent: packet.sent, length: packet.length, bytes: packet.bytes.to_vec() });
+        }
+    }
+
+    /// Counts packets that the XDP program had no room to copy.
+    pub(crate) fn lost(&self, socket: usize, packets: u64) {
+        let sinks = self.sinks.load();
+        for sink in sinks.iter().filter(|sink| sink.socket == socket) {
+            sink.lost.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
     /// Starts to copy what this socket number receives and sends.
     pub fn open(self: &Arc<Self>, socket: usize) -> Capture {
         let (sender, packets) = bounded(QUEUE);
@@ -84,9 +110,14 @@ pub(crate) fn copy(sinks: &[Sink], socket: usize, sent: bool, head: &[u8], lengt
     let mut time = None;
     for sink in sinks.iter().filter(|sink| sink.socket == socket) {
         let time = *time.get_or_insert_with(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-        let captured = Captured { time, sent, length, bytes: head.to_vec() };
-        if sink.packets.try_send(captured).is_err() {
-            sink.lost.fetch_add(1, Ordering::Relaxed);
+        sink.put(Captured { time, sent, length, bytes: head.to_vec() });
+    }
+}
+
+impl Sink {
+    fn put(&self, packet: Captured) {
+        if self.packets.try_send(packet).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -107,7 +138,7 @@ impl Capture {
         self.packets.recv_timeout(patience).ok()
     }
 
-    /// Number of packets that did not fit into the queue.
+    /// Number of packets that did not fit into the queue, or into the ring of the XDP program.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -36,8 +36,10 @@ mod amend;
 mod attach;
 mod delivery;
 mod descriptors;
+mod hand_over;
 mod local;
 mod offload;
+mod tap;
 mod traffic;
 mod views;
 
@@ -307,11 +309,13 @@ impl Dataplane {
             }
         });
         let step = step.holding(held_packets(self.settings.frames)).seeing_far(Arc::clone(&self.far));
-        let step = step.tapped(Arc::clone(&self.taps)).on_smaller_path(move |path| {
-            if smaller_path.try_send(path).is_ok() {
-                let _ = bell.write(1); // EAGAIN: control is awake already
-            }
-        });
+        let step = step.handing_over(self.in_front.hand_over.told()).tapped(Arc::clone(&self.taps)).on_smaller_path(
+            move |path| {
+                if smaller_path.try_send(path).is_ok() {
+                    let _ = bell.write(1); // EAGAIN: control is awake already
+                }
+            },
+        );
         let core = self.settings.cores.get(index).copied().flatten();
         let worker_start = self.settings.worker_start;
         let (reader, polling, own_waker) = (self.tables.reader(), self.settings.polling, waker.clone());
@@ -344,8 +348,8 @@ impl Dataplane {
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Starts a capture of a device. Returns `None` if the device was never attached. During the capture all packets
-    /// go through the workers, also those of `offload = "xdp"`.
+    /// Starts a capture of a device. Returns `None` if the device was never attached. The XDP program goes on to forward, and
+    /// copies what it does. The tc program of srv6d's own veth rests while a capture is open.
     pub fn capture(&mut self, device: &str) -> Option<Capture> {
         let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
         self.refresh_offload();

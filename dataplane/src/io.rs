@@ -39,6 +39,9 @@ pub trait Io {
 
     /// Sends the queued packets.
     fn flush(&mut self, socket: usize);
+
+    /// Says in the hand-over of this number that whatever was received so far has left, if that is so.
+    fn finish(&mut self, _number: u32) {}
 }
 
 /// The frames of ports, in the form that the fast path takes.

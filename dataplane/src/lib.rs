@@ -16,6 +16,7 @@ mod dataplane;
 pub mod drops;
 mod emulated;
 pub mod explain;
+pub mod hand_over;
 mod held;
 pub mod io;
 pub mod left_right;

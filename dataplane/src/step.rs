@@ -17,6 +17,7 @@ use crate::capture::{self, Sink, Taps};
 use crate::counters::WorkerCounters;
 use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
+use crate::hand_over::HandOvers;
 use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
@@ -50,6 +51,7 @@ pub struct Step<I: Io> {
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
+    hand_overs: Arc<HandOvers>,
 }
 
 /// The values that all packets of a round share.
@@ -98,6 +100,7 @@ impl<I: Io> Step<I> {
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
+            hand_overs: Arc::default(),
         }
     }
 
@@ -105,6 +108,13 @@ impl<I: Io> Step<I> {
     #[must_use]
     pub fn tapped(mut self, taps: Arc<Taps>) -> Self {
         self.taps = taps;
+        self
+    }
+
+    /// Sets the place where the step finds whether an XDP program takes over.
+    #[must_use]
+    pub fn handing_over(mut self, hand_overs: Arc<HandOvers>) -> Self {
+        self.hand_overs = hand_overs;
         self
     }
 
@@ -169,6 +179,9 @@ impl<I: Io> Step<I> {
         let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
         if received > 0 {
             (0..io.sockets()).for_each(|socket| io.flush(socket));
+        }
+        if let Some(number) = self.hand_overs.under_way(snapshot.revision) {
+            io.finish(number);
         }
         received
     }

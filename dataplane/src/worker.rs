@@ -179,6 +179,12 @@ impl Io for Sockets {
             socket.flush(umem);
         }
     }
+
+    fn finish(&mut self, number: u32) {
+        if !self.is_sending() {
+            self.by_number.iter_mut().flatten().for_each(|(_, socket)| socket.finish(number));
+        }
+    }
 }
 
 /// The rounds of a worker, without its thread.

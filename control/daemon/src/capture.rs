@@ -4,12 +4,12 @@ use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
-use srv6d_dataplane::capture::Capture;
+use srv6d_dataplane::capture::{Capture, Captured};
 use tracing::info;
 
 use srv6d_api::Direction;
@@ -20,6 +20,10 @@ const SNAPLEN: u32 = 262_144;
 const MOST_INTERFACES: usize = 1024;
 /// Longest wait for a packet before the stream is flushed and the client's connection is checked.
 const REST: Duration = Duration::from_millis(50);
+/// How much later than others the copies of the XDP program may come.
+const LATE: Duration = Duration::from_millis(10);
+/// Largest number of packets that wait for earlier ones.
+const MOST_WAITING: usize = 16_384;
 
 /// A pcap stream that can be flushed.
 #[derive(Debug)]
@@ -229,17 +233,30 @@ pub fn send_in_background(
 fn send(stream: &UnixStream, capture: &Capture, direction: Option<Direction>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut pcap = PcapStream::new(stream)?;
+    let is_asked = |packet: &Captured| direction.is_none_or(|direction| (direction == Direction::Out) == packet.sent);
+    let mut waiting = Vec::new();
     while is_open(stream)? {
-        let mut next = capture.next(REST);
+        let mut next = capture.next(if waiting.is_empty() { REST } else { LATE });
         while let Some(packet) = next {
-            if direction.is_none_or(|direction| (direction == Direction::Out) == packet.sent) {
-                pcap.packet(packet.time, &packet.bytes, packet.length)?;
-            }
-            next = capture.next(Duration::ZERO);
+            waiting.extend(Some(packet).filter(is_asked));
+            next = if waiting.len() < MOST_WAITING { capture.next(Duration::ZERO) } else { None };
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        for packet in in_order(&mut waiting, now) {
+            pcap.packet(packet.time, &packet.bytes, packet.length)?;
         }
         pcap.flush()?;
     }
     Ok(())
+}
+
+/// Removes the packets that nothing earlier can follow, in the order of their times. Copies of the XDP program come later than
+/// those of workers.
+fn in_order(waiting: &mut Vec<Captured>, now: Duration) -> impl Iterator<Item = Captured> {
+    waiting.sort_by_key(|packet| packet.time);
+    let is_full = waiting.len() >= MOST_WAITING;
+    let ripe = if is_full { waiting.len() } else { waiting.partition_point(|packet| packet.time + LATE <= now) };
+    waiting.drain(..ripe)
 }
 
 /// Whether the client is still connected. It sends nothing after its request, so if there is something to read, it is
@@ -264,6 +281,18 @@ mod tests {
         let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
         let captured = [&[0; 12][..], &[4, 0, 0, 0, 4, 0, 0, 0], &packet].concat();
         [block(0x0a0d_0d0a, &header), block(1, &[link, 0, 0, 0, 0, 0, 0, 0]), block(6, &captured)].concat()
+    }
+
+    #[test]
+    fn packets_stand_in_the_order_of_their_times() {
+        let packet = |millis| Captured { time: Duration::from_millis(millis), sent: true, length: 1, bytes: vec![0] };
+        let mut waiting = [20, 18, 25, 19].map(packet).to_vec();
+        let mut taken = |now: u64| -> Vec<u128> {
+            in_order(&mut waiting, Duration::from_millis(now)).map(|packet| packet.time.as_millis()).collect()
+        };
+        assert_eq!([taken(30), taken(30), taken(99)], [vec![18, 19, 20], vec![], vec![25]]);
+        let mut many = vec![packet(1000); MOST_WAITING];
+        assert_eq!(in_order(&mut many, Duration::ZERO).count(), MOST_WAITING, "there is no room for more");
     }
 
     #[test]

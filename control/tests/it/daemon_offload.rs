@@ -7,6 +7,7 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod captures;
 mod edge;
 mod emulated;
 mod engines;
@@ -295,35 +296,6 @@ fn a_kernel_that_refuses_the_program_has_the_workers_forward() {
     hosts_are_known(&rig);
     wait_for("answers", || (offloaded_of_a_few(&rig) == (0, true)).then_some(()));
     assert_eq!(offload(&rig, "eth1"), (false, "refused by a test".to_owned()));
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_capture_sees_every_packet_and_the_program_forwards_again_behind_it() {
-    let mut rig = rig();
-    rig.ready(&config());
-    neighbor_is_known(&rig);
-    let file = rig.file("eth1.pcap");
-    let socket = rig.socket_of("node");
-    let mut capture = std::process::Command::new(support::rig::SRV6D)
-        .args(["--socket", socket.to_str().unwrap(), "capture", "eth1", "--direction", "in", "--write"])
-        .arg(&file)
-        .spawn()
-        .unwrap();
-    wait_for("reason", || offload(&rig, "eth1").1.contains("a capture is open").then_some(()));
-    assert!(!offload(&rig, "eth1").0);
-    let before = rig.counter("offloaded");
-    let (sent, wrong) = send(&rig);
-    assert_eq!((wrong, rig.counter("offloaded")), (0, before), "all of it was the worker's");
-    // A record has 16 bytes, and a packet of this stream more than 200.
-    wait_for("packets in the file", || (fs::metadata(&file).unwrap().len() > sent * 216).then_some(()));
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(capture.id().cast_signed()), nix::sys::signal::Signal::SIGTERM)
-        .unwrap();
-    capture.wait().unwrap();
-    wait_for("end of the capture", || offload(&rig, "eth1").0.then_some(()));
-    let (offloaded, all_arrived) = offloaded_of_a_few(&rig);
-    assert!(offloaded > 0 && all_arrived, "{offloaded}");
-    rig.check_balance();
 }
 
 /// Another host address of `b`.

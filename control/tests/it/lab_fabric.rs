@@ -219,6 +219,34 @@ fn fabric_carries_both_families_over_the_named_spines_and_leaves_nothing_behind(
     assert!(!Path::new("/run/srv6d-lab").join(&lab.name).exists());
 }
 
+/// Returns how many packets XDP programs have forwarded on a node, and how many it has had.
+fn offloaded(lab: &Lab, node: &str) -> [u64; 2] {
+    let counters: serde_json::Value =
+        serde_json::from_str(&lab.must(node, &[SRV6D, "show", "counters", "--json"])).unwrap();
+    ["offloaded", "rx"].map(|name| counters[name].as_u64().unwrap())
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_first_leaf_and_all_other_switches_forward_what_hosts_send_in_their_xdp_programs() {
+    const SWITCHES: [&str; 3] = ["leaf00", "spine01", "leaf02"];
+    let lab = Lab::up("xdp", &fabric(&[]));
+    // Until the next hops are known, workers forward.
+    eventually("everything by the XDP programs", || {
+        let before = SWITCHES.map(|node| offloaded(&lab, node));
+        let report = lab.udp("host00", "host02", "fcbb:0:800:2::2");
+        let sent = report["sent"].as_u64().unwrap();
+        assert!(sent > 0 && report["lost"].as_u64() == Some(0), "{report}");
+        SWITCHES.iter().zip(before).all(|(node, before)| {
+            let now = offloaded(&lab, node);
+            let [by_program, all] = [now[0] - before[0], now[1] - before[1]];
+            println!("{node}: {by_program} of {all} packets in the XDP program, {sent} were sent");
+            by_program >= sent
+        })
+    });
+    balanced(&lab, &SWITCHES);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn jumbo_frames_and_datagrams_cross_whole() {

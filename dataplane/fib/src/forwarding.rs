@@ -29,6 +29,8 @@ pub struct Forwarding {
     pub domain: BTreeSet<Prefix>,
     /// Sources that may send through a port, where not all may.
     pub sources: BTreeMap<u16, Prefixes>,
+    /// Destinations in SID space that may enter through a port, where others may not.
+    pub carriers: BTreeMap<u16, BTreeSet<Prefix>>,
     /// Sources of this node by table: no sender outside the domain has one.
     pub own_sources: BTreeMap<u16, Prefixes>,
     /// Tables by number. The longest prefix decides.
@@ -56,10 +58,10 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Returns the number of prefixes of sources, of both families and of all owners.
+    /// Returns the number of prefixes of sources and of carriers, of both families and of all owners.
     pub fn source_prefixes(&self) -> usize {
         let listed = self.sources.values().chain(self.own_sources.values()).flatten();
-        listed.map(BTreeSet::len).sum::<usize>() + self.domain.len()
+        listed.chain(self.carriers.values()).map(BTreeSet::len).sum::<usize>() + self.domain.len()
     }
 
     /// Returns the number of prefixes of both families in all tables.

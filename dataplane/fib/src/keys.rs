@@ -1,7 +1,7 @@
 //! Keys of the prefixes in the maps of the XDP program. Such keys are compared byte by byte.
 
 use crate::declare::{constants, rows};
-use crate::limits::PORTS;
+use crate::limits::{PORTS, TABLES};
 
 constants! {
     /// Bit of a key's owner that names the generation.
@@ -17,9 +17,12 @@ constants! {
     pub const OF_PORTS: u16 = 1;
     /// Number of the sources of this node that no sender outside the domain has, in table 0.
     pub const OF_TABLES: u16 = 257;
+    /// Number of the destinations in SID space that may enter through port 0, which guards SIDs.
+    pub const OF_CARRIERS: u16 = 513;
 }
 
 const _: () = assert!(OF_TABLES as u32 == OF_PORTS as u32 + PORTS, "tables come behind ports");
+const _: () = assert!(OF_CARRIERS as u32 == OF_TABLES as u32 + TABLES, "carriers come behind tables");
 
 rows! {
     /// A key of a prefix map: the owner of the prefix, and its address.
@@ -60,6 +63,11 @@ pub fn of_table(table: u16) -> u16 {
     table.saturating_add(OF_TABLES)
 }
 
+/// Returns the number of the destinations that may enter through a port that guards SIDs.
+pub fn of_carriers(port: u16) -> u16 {
+    port.saturating_add(OF_CARRIERS)
+}
+
 pub(crate) fn declarations() -> String {
     let mut text = String::new();
     constant_declarations(&mut text);
@@ -78,6 +86,6 @@ mod tests {
         let key = KeyRow::new(key_owner(1, of_port(2), true), (0x0a01_0203 << 96, 32));
         let bytes = [&64_u32.to_ne_bytes()[..], &0b1111_u32.to_ne_bytes(), &[10, 1, 2, 3], &[0; 12]].concat();
         assert_eq!(key.as_bytes(), bytes);
-        assert_eq!(of_port(255) + 1, of_table(0));
+        assert_eq!([of_port(255) + 1, of_table(255) + 1], [of_table(0), of_carriers(0)]);
     }
 }

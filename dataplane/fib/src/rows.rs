@@ -38,6 +38,10 @@ constants! {
     pub const FORWARDS: u32 = 4;
     /// Flag of a port: the XDP program may decapsulate what a SID delivers to this node.
     pub const DELIVERS: u32 = 8;
+    /// Flag of a port: the XDP program takes over from the worker, which may still have frames of the port.
+    pub const TAKES_OVER: u32 = 16;
+    /// Flag of a port, and of a device that packets leave through: what the XDP program forwards is copied for captures.
+    pub const CAPTURED: u32 = 32;
 
     /// Flag of a SID that decapsulates: what is inside may be IPv6.
     pub const DECAPSULATES_V6: u8 = 1;
@@ -48,6 +52,8 @@ constants! {
 
     /// Flag of a next hop: it stands for several, of which the flow takes one.
     pub const BY_FLOW: u16 = 1;
+    /// Flag of a next hop: the worker alone sent to it until now, and may still have frames.
+    pub const HOP_IS_NEW: u16 = 2;
 
     /// Length of an SRH with one segment, in units of eight bytes.
     pub const ONE_SEGMENT: u8 = 3;
@@ -70,6 +76,8 @@ constants! {
     pub const PREFIX_IN_TRIE: u32 = 2;
     /// Flag of a prefix: the whole prefix is SID space. Without it, no address that leads here is.
     pub const PREFIX_IN_SID_SPACE: u32 = 4;
+    /// Flag of a prefix: the worker alone had its packets until now, and may still have some.
+    pub const PREFIX_IS_NEW: u32 = 8;
 }
 
 kinds! {
@@ -100,9 +108,13 @@ kinds! {
 
 rows! {
     /// Settings of the node that hold for every packet.
-    pub struct NodeRow(node, 40 bytes) {
+    pub struct NodeRow(node, 48 bytes) {
         /// `HASH_QP`, `CHECKS_DOMAIN`, `DECREMENTS_LOCAL`.
         pub flags: u32,
+        /// In the maps of the XDP program: number of the hand-over from the worker that is under way.
+        pub hand_over: u32,
+        /// In the maps of the XDP program: queues of each port that may have a worker.
+        pub queues: u32,
         /// 0.
         pub zero: u32,
         /// Seed of the choice of a next hop: a number to XOR, and a number to multiply by.
@@ -120,7 +132,8 @@ rows! {
         pub table: u16,
         /// Longest frame in bytes. 0: none takes a fast path.
         pub longest: u32,
-        /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`.
+        /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`, `TAKES_OVER`,
+        /// `CAPTURED`.
         pub flags: u32,
     }
 
@@ -204,16 +217,18 @@ rows! {
         pub slot: u32,
         /// Index of the port that packets leave through.
         pub port: u16,
-        /// `BY_FLOW`.
+        /// `BY_FLOW`; in the maps of the XDP program `HOP_IS_NEW`.
         pub flags: u16,
     }
 
     /// What the XDP program knows of a port that packets leave through.
-    pub struct DeviceRow(device, 8 bytes) {
+    pub struct DeviceRow(device, 12 bytes) {
         /// Number of the device, which names its interface and its counters.
         pub number: u32,
         /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
         pub mtu: u32,
+        /// `CAPTURED`.
+        pub flags: u32,
     }
 
     /// The way into the kernel of this node: the two ends of srv6d's own veth.

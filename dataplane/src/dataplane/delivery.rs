@@ -32,7 +32,9 @@ impl Dataplane {
         Some(match port.role {
             _ if port.vlan.is_some() => "frames of a VLAN are the worker's".to_owned(),
             Role::Edge | Role::Host => "the worker decides who may use SIDs from outside".to_owned(),
-            _ if self.in_front.rests() => "a capture is open, and shows what workers have".to_owned(),
+            _ if self.own_veth_is_captured() => {
+                "a capture of srv6d's own veth is open, and shows what workers have".to_owned()
+            }
             _ => of_tables()
                 .or_else(of_device)
                 .or_else(of_kernel)
@@ -76,12 +78,18 @@ impl Dataplane {
         indexes.filter_map(device).collect()
     }
 
+    fn own_veth_is_captured(&self) -> bool {
+        let mut own = self.devices.iter().filter(|(_, device)| device.claim_all);
+        let captured = self.taps.captured();
+        own.any(|(name, _)| self.numbers.get(name).is_some_and(|number| captured.contains(number)))
+    }
+
     /// Returns the kernel's end of the own veth, if the tc engine is asked for.
     fn kernel_end(&self) -> Option<KernelEnd> {
         let desired = self.tables.desired();
         let port = desired.host.filter(|_| desired.has_tc_engine())?.port;
         let name = desired.ports.get(usize::from(port.0)).map(device_name)?;
-        let number = u16::try_from(*self.numbers.get(name)?).ok()?;
+        let number = u16::try_from(*self.numbers.get(name)?).ok().filter(|_| !self.own_veth_is_captured())?;
         KernelEnd::of(&self.kernel_end, number).ok()
     }
 }

@@ -5,6 +5,8 @@
 //! that never asked, and the port says why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
 
 use serde::Serialize;
 use srv6d_fib::{
@@ -18,7 +20,10 @@ use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{Hook, PacketCount, ProgramWiring, Sizes, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
+use super::hand_over::HandOver;
+use super::tap::ProgramTap;
 use super::{Dataplane, Device, PacketMemory, device_name, local};
+use crate::capture::Taps;
 
 /// Length up to which packets arrive in one buffer with every driver. A port that takes only packets in one buffer from
 /// an XDP program would drop longer ones silently. The program cannot know the length of the first buffer: without
@@ -72,9 +77,13 @@ pub(super) struct InFront {
     /// Devices that the program is on.
     on: BTreeSet<String>,
     given: Option<Box<(Forwarding, ProgramWiring)>>,
+    /// What the program takes over from the workers.
+    pub(super) hand_over: HandOver,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
-    /// Whether the program is paused because somebody captures packets, which only workers can show.
-    rests: bool,
+    /// Numbers of the devices that somebody captures.
+    captured: BTreeSet<usize>,
+    /// Copies what the program forwards from or to these.
+    tap: Option<ProgramTap>,
     /// Whether tc programs are attached as on a kernel without tcx.
     without_tcx: bool,
     /// The reason why the tc program is not at the egress of the own veth. It is tried again after it was not asked for
@@ -103,8 +112,9 @@ impl InFront {
         self.on.contains(device)
     }
 
-    pub(super) fn rests(&self) -> bool {
-        self.rests
+    /// Whether the tc program rests: nothing shows what it sends.
+    fn local_rests(&self) -> bool {
+        !self.captured.is_empty()
     }
 
     /// Returns whether the programs deliver to this node what arrives through a device.
@@ -177,8 +187,9 @@ impl Dataplane {
     /// this should be called about once a second.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
-        let is_other = self.taps.is_open() != self.in_front.rests || self.in_front.redirect.iter().any(differs);
-        if is_other || self.unfinished() != self.in_front.unfinished {
+        let is_taken_over = self.look_after_hand_over();
+        let is_other = self.taps.captured() != self.in_front.captured || self.in_front.redirect.iter().any(differs);
+        if is_taken_over || is_other || self.unfinished() != self.in_front.unfinished {
             self.sync_offload();
         }
     }
@@ -190,6 +201,17 @@ impl Dataplane {
         let is_chosen = desired.host.is_some_and(|host| desired.auto_offload.contains(&host.port));
         let names = self.devices.iter().filter(|(_, device)| is_chosen && !device.claim_all).map(|(name, _)| name);
         names.filter(|name| leaves_checksums_unfinished(name)).cloned().collect()
+    }
+
+    /// Returns true if nothing of what the program has taken over is the workers' any more.
+    fn look_after_hand_over(&mut self) -> bool {
+        let (in_front, numbers) = (&mut self.in_front, &self.numbers);
+        let on = self.devices.iter().filter(|(name, device)| in_front.on.contains(*name) && !device.claim_all);
+        let queues = on.flat_map(|(name, device)| {
+            let number = numbers.get(name).and_then(|&number| u16::try_from(number).ok()).unwrap_or(u16::MAX);
+            device.program.hand_overs().map(move |(queue, hand_over)| (number, queue, hand_over))
+        });
+        in_front.hand_over.look_after(queues, Instant::now())
     }
 
     /// Makes the offload behave from now on as with a kernel that refuses the program, for tests.
@@ -206,12 +228,12 @@ impl Dataplane {
 
     /// Returns whether the program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
-        self.in_front.rests || !self.in_front.on.is_empty()
+        self.in_front.local_rests() || !self.in_front.on.is_empty()
     }
 
     /// Gives the program the tables in force.
     pub(super) fn sync_offload(&mut self) {
-        self.in_front.rests = self.taps.is_open();
+        self.in_front.captured = self.taps.captured();
         let asked: BTreeSet<String> = self.asked_for_offload();
         self.in_front.not_delivered.clear();
         if asked.is_empty() && self.in_front.on.is_empty() {
@@ -251,7 +273,11 @@ impl Dataplane {
             _ => {}
         }
         match &mut self.in_front.program {
-            Program::Loaded(program) if !program.has_room_for(&sizes) => program.grow(&sizes),
+            Program::Loaded(program) if !program.has_room_for(&sizes) => {
+                // The new maps have no ring.
+                self.in_front.tap = None;
+                program.grow(&sizes)
+            }
             _ => Ok(()),
         }
     }
@@ -269,12 +295,17 @@ impl Dataplane {
     fn give(&mut self, asked: &BTreeSet<String>) -> Result<(), XskError> {
         let snapshot = self.tables.current();
         let mut in_front = std::mem::take(&mut self.in_front);
-        let given = self.give_to(&mut in_front, asked, snapshot.tables.offload());
+        let given = self.give_to(&mut in_front, asked, (snapshot.revision, snapshot.tables.offload()));
         self.in_front = in_front;
         given
     }
 
-    fn give_to(&mut self, in_front: &mut InFront, asked: &BTreeSet<String>, offload: &Offload) -> Result<(), XskError> {
+    fn give_to(
+        &mut self,
+        in_front: &mut InFront,
+        asked: &BTreeSet<String>,
+        (revision, offload): (u64, &Offload),
+    ) -> Result<(), XskError> {
         let Program::Loaded(program) = &mut in_front.program else { return Ok(()) };
         for name in self.devices.keys() {
             let number = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok());
@@ -289,13 +320,27 @@ impl Dataplane {
             program.let_local_send(number, !in_front.unfinished.contains(name))?;
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
-        let mut wiring = self.wiring(offload, asked, &in_front.redirect, in_front.rests);
+        let mut wiring = self.wiring(offload, asked, &in_front.redirect, !in_front.captured.is_empty());
+        wiring.captured = in_front.captured.iter().filter_map(|&number| u16::try_from(number).ok()).collect();
+        if in_front.tap.is_none() && !wiring.captured.is_empty() {
+            in_front.tap = Some(open_tap(program, &self.taps)?);
+        }
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
         in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
+        let before = in_front.given.as_deref();
+        if in_front.hand_over.follow(before, (&offload.forwarding, &mut wiring), revision, Instant::now()) {
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+        }
         let is_given = |given: &(Forwarding, ProgramWiring)| given.0 == offload.forwarding && given.1 == wiring;
         if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
+            if let Some(claims) = &self.claim_program {
+                program.take_over_from(claims)?;
+            }
             program.publish(&offload.forwarding, &wiring)?;
+        }
+        if wiring.captured.is_empty() && in_front.tap.take().is_some() {
+            program.close_tap();
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
         let chosen = self.devices_of(&self.tables.desired().auto_offload);
@@ -337,7 +382,7 @@ impl Dataplane {
         offload: &Offload,
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
-        rests: bool,
+        local_rests: bool,
     ) -> ProgramWiring {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
@@ -347,6 +392,7 @@ impl Dataplane {
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
             let is_asked = asked.contains(name) || self.tables.desired().has_tc_engine();
+            let rests = device.claim_all && local_rests;
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
@@ -397,10 +443,15 @@ impl Dataplane {
             let reason = match (&self.in_front.program, failed) {
                 // Each path says whether it is among them.
                 (Program::Loaded(program), _) if on && device.claim_all => place_of(program.hook(), &self.kernel_end),
-                _ if on => not_taken.join("; "),
+                _ if on => {
+                    let hurried = self.numbers.get(name).and_then(|&number| self.in_front.hand_over.hurried(number));
+                    not_taken.iter().cloned().chain(hurried).collect::<Vec<_>>().join("; ")
+                }
                 (Program::Refused(why), _) => why.clone(),
                 (_, Some(why)) => why.to_string(),
-                _ if self.in_front.rests => "a capture is open, and shows what workers have".to_owned(),
+                _ if device.claim_all && self.in_front.local_rests() => {
+                    "a capture is open, and shows what workers have".to_owned()
+                }
                 _ if device.claim_all => self.in_front.local_refused.clone().unwrap_or_default(),
                 _ => why_not(device)
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
@@ -439,6 +490,16 @@ fn place_of(hook: Hook, kernel_end: &str) -> String {
             format!("tc program at the egress of {kernel_end}, as the last filter of clsact: the kernel has no tcx")
         }
     }
+}
+
+/// Begins to copy what the program forwards for captures.
+fn open_tap(program: &mut XdpOffload, taps: &Arc<Taps>) -> Result<ProgramTap, XskError> {
+    let tap = program.open_tap()?;
+    ProgramTap::start(tap, Arc::clone(taps)).map_err(|why| XskError::Map {
+        ifname: "offload".to_owned(),
+        what: "start a thread for captures".to_owned(),
+        why: why.to_string(),
+    })
 }
 
 /// Returns the reason why the program leaves plain packets to the workers, if the tables are too large to be given to
@@ -498,12 +559,12 @@ pub fn offload_wiring(
             TakesRedirect { multi_buffer: false, .. } => ONE_BUFFER,
             TakesRedirect { .. } => u32::MAX,
         };
-        Some((port, DeviceRow { number: number.into(), mtu }))
+        Some((port, DeviceRow { number: number.into(), mtu, flags: 0 }))
     };
     ProgramWiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
         to: leads_to.into_iter().filter_map(device).collect(),
-        kernel: None,
+        ..ProgramWiring::default()
     }
 }
 

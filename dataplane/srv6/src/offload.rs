@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use srv6d_fib::{
-    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefixes, SidKind,
-    SidRow, SrhRow, TABLES,
+    DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefix, Prefixes,
+    SidKind, SidRow, SrhRow, TABLES,
 };
 
 use crate::desired::{Desired, PortId, Role};
@@ -62,6 +62,8 @@ impl Offload {
         let domain = &tables.policy.domain_sources;
         rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
         rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
+        let carriers = |&id: &u16| Some((id, carriers(tables.port(PortId(id))?)?));
+        rows.carriers = rows.ports.keys().filter_map(carriers).collect();
         let guarded = asked.keys().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
         let guarded = guarded.filter(|port| rows.ports.contains_key(&port.id.0)).map(|port| port.vrf);
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
@@ -122,6 +124,13 @@ fn sources(port: &PortEntry) -> Option<Prefixes> {
         port.allowed_sources.iter().partition(|prefix| matches!(prefix, IpNet::V6(_)));
     let prefixes = |of: Vec<IpNet>| of.into_iter().map(bits).collect();
     (!port.allowed_sources.is_empty()).then(|| [prefixes(v6), prefixes(v4)])
+}
+
+/// Returns the prefixes that may be sent to SIDs through a port, or `None` if the port does not restrict them.
+fn carriers(port: &PortEntry) -> Option<BTreeSet<Prefix>> {
+    let carriers = port.allowed_carriers.iter().filter(|_| port.role.is_outside());
+    let carriers: BTreeSet<Prefix> = carriers.copied().map(IpNet::V6).map(bits).collect();
+    (!carriers.is_empty()).then_some(carriers)
 }
 
 /// Returns network and length of a prefix. An IPv4 network stands in the upper 32 bits.

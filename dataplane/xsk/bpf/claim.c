@@ -21,7 +21,7 @@
  * the frame; the kernel allows this only to a program that is bound to a device and has a GPL-compatible licence.
  * The licence of this file offers one.
  */
-#include "bpf.h"
+#include "hand_over.h"
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
@@ -177,6 +177,8 @@ struct {
 	MAP_TYPE(value, __u64);
 	MAP_NUMBER(max_entries, 1);
 } counters SEC(".maps");
+
+HAND_OVERS hand_overs SEC(".maps");
 
 #ifdef READS_TAGS
 /*
@@ -418,6 +420,15 @@ static ALWAYS_INLINE int is_tag(__be16 type)
 	return type == htons(ETH_P_8021Q) || type == htons(ETH_P_8021AD);
 }
 
+/* Counts a frame that the worker of a queue gets. */
+static ALWAYS_INLINE void count_given(__u32 socket)
+{
+	struct hand_over *queue = bpf_map_lookup_elem(&hand_overs, &socket);
+
+	if (queue)
+		queue->given += 1;
+}
+
 /* Decides about a frame. `vid` is the VID of a tag that stands beside the frame, or 0. If the queue has no worker, or
  * the frame is not for the port itself, the result WORKER is given only for packets that the kernel must not have. */
 static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct port *port, __u32 vid, int has_worker)
@@ -567,8 +578,10 @@ int srv6d_claim(struct xdp_md *ctx)
 	if (claim == WORKER) {
 		/* If the socket was closed in the meantime, the flags argument is the verdict. */
 		verdict = bpf_redirect_map(&xsks, socket, port->rules ? XDP_DROP : XDP_PASS);
-		if (verdict == XDP_REDIRECT)
+		if (verdict == XDP_REDIRECT) {
 			which = REDIRECTED;
+			count_given(socket);
+		}
 	} else if (claim == NOBODY) {
 		verdict = XDP_DROP;
 		which = DROPPED;

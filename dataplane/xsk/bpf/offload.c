@@ -88,13 +88,13 @@ static ALWAYS_INLINE const struct prefix *look_up_v4(__u32 set, __u16 table, __b
 	return bpf_map_lookup_elem(&prefixes, &key);
 }
 
-static ALWAYS_INLINE int lists_source_v6(__u32 set, __u32 owner, const struct ipv6 *ip)
+static ALWAYS_INLINE int lists_v6(__u32 set, __u32 owner, const __u64 *address)
 {
 	struct key key = {
 		.prefix_len = 8 * (sizeof(key) - sizeof(key.prefix_len)),
 		.owner = KEY_OWNER(set, owner, 0),
-		.high = ip->src[0],
-		.low = ip->src[1],
+		.high = address[0],
+		.low = address[1],
 	};
 	const __u32 *is_listed = bpf_map_lookup_elem(&sources, &key);
 
@@ -122,89 +122,71 @@ static ALWAYS_INLINE __u32 group_of(const struct prefix *row)
 }
 
 /* Returns the index of a next hop. */
-static ALWAYS_INLINE __u32 choose_for_transit(__u32 set, const struct node *node, const struct ipv6 *ip,
-					      const void *end, struct address to, __u32 number)
+static ALWAYS_INLINE __u32 choose_for_transit(const struct frame *frame, const struct ipv6 *ip, struct address to,
+					      __u32 number)
 {
-	const struct group *group = ROW(groups, set, number);
+	const struct group *group = ROW(groups, frame->set, number);
 	const __be32 *ports = (const void *)(ip + 1);
 
 	if (!group || !group->count)
 		return NONE;
 	if (group->count == 1)
 		return group->at;
-	if ((const void *)(ports + 1) > end)
+	if ((const void *)(ports + 1) > end_of(frame))
 		return NONE;
-	return pick(&group_members, &group_patterns, set, group, transit(ip, *ports, to), node->seed_of_hops);
+	return pick(&group_members, &group_patterns, frame->set, group, transit(ip, *ports, to),
+		    frame->node->seed_of_hops);
 }
 
 /* Likewise, for IPv4. */
-static ALWAYS_INLINE __u32 choose_for_transit_v4(__u32 set, const struct node *node, const struct ipv4 *ip,
-						 const void *end, __u32 number)
+static ALWAYS_INLINE __u32 choose_for_transit_v4(const struct frame *frame, const struct ipv4 *ip, __u32 number)
 {
-	const struct group *group = ROW(groups, set, number);
+	const struct group *group = ROW(groups, frame->set, number);
 	__u64 rest;
 
 	if (!group || !group->count)
 		return NONE;
 	if (group->count == 1)
 		return group->at;
-	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end_of(frame), frame->node->flags & HASH_QP, &rest))
 		return NONE;
-	return pick(&group_members, &group_patterns, set, group, hash_v4(ip, rest), node->seed_of_hops);
+	return pick(&group_members, &group_patterns, frame->set, group, hash_v4(ip, rest), frame->node->seed_of_hops);
 }
 
-/* Forwards a packet as it is. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise nothing
- * has been changed. */
-static ALWAYS_INLINE int route_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, struct eth *eth,
-				  struct address to, __u32 group)
+/* Forwards a packet as it is. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been changed. */
+static ALWAYS_INLINE int route_v6(const struct frame *frame, struct way *way, struct eth *eth, struct address to,
+				  __u32 group)
 {
 	struct ipv6 *ip = (void *)(eth + 1);
-	const void *end = (const void *)(long)ctx->data_end;
-	__u32 l3_len = IPV6_LEN + ntohs(ip->payload_len), out;
-	const struct hop *hop;
 
-	hop = leave_by(set, choose_for_transit(set, node, ip, end, to, group), l3_len, &out);
-	if (!hop)
+	if (!leave_by(frame, way, choose_for_transit(frame, ip, to, group), way->in_len))
 		return XDP_PASS;
-	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	tap_received(frame, 0);
+	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	ip->hop_limit -= 1;
-	add(&hop_counts, hop->slot, l3_len);
-	add(&rx_counts, in, l3_len + ETH_LEN);
-	add(&tx_counts, out, l3_len + ETH_LEN);
 	return XDP_REDIRECT;
 }
 
 /* Likewise, for IPv4. */
-static ALWAYS_INLINE int route_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, struct eth *eth,
-				  __u32 group)
+static ALWAYS_INLINE int route_v4(const struct frame *frame, struct way *way, struct eth *eth, __u32 group)
 {
 	struct ipv4 *ip = (void *)(eth + 1);
-	const void *end = (const void *)(long)ctx->data_end;
-	__u32 l3_len = ntohs(ip->total_len), out;
-	const struct hop *hop;
 
-	hop = leave_by(set, choose_for_transit_v4(set, node, ip, end, group), l3_len, &out);
-	if (!hop)
+	if (!leave_by(frame, way, choose_for_transit_v4(frame, ip, group), way->in_len))
 		return XDP_PASS;
-	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	tap_received(frame, 0);
+	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	spend_hop_v4(ip);
-	add(&hop_counts, hop->slot, l3_len);
-	add(&rx_counts, in, l3_len + ETH_LEN);
-	add(&tx_counts, out, l3_len + ETH_LEN);
 	return XDP_REDIRECT;
 }
 
-/* Shifts a packet to its next uSID. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise
- * nothing has been changed. */
-static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, const struct sid *sid,
-			       struct eth *eth, struct address to)
+/* Shifts a packet to its next uSID. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been changed. */
+static ALWAYS_INLINE int shift(struct frame *frame, struct way *way, struct eth *eth, struct address to)
 {
 	struct ipv6 *ip = (void *)(eth + 1);
-	const void *end = (const void *)(long)ctx->data_end;
-	__u32 len = ETH_LEN + IPV6_LEN + ntohs(ip->payload_len), l3_len = len - ETH_LEN;
-	__u32 group = sid->group, out;
+	const struct sid *sid = way->sid;
+	__u32 group = sid->group;
 	const struct prefix *next;
-	const struct hop *hop;
 	__u64 usids;
 
 	/* If the argument is used up (RFC 9800 section 4.1.1), the packet is left to the worker.
@@ -216,23 +198,19 @@ static ALWAYS_INLINE int shift(struct xdp_md *ctx, __u32 set, __u32 in, const st
 	to.low <<= sid->by & 63;
 
 	if (sid->kind == SID_SHIFT) {
-		next = look_up(set, MAIN_TABLE, to);
+		next = look_up(frame->set, MAIN_TABLE, to);
 		if (!next)
 			return XDP_PASS;
 		group = group_of(next);
+		frame->is_new |= next->flags & PREFIX_IS_NEW;
 	}
-	hop = leave_by(set, choose_for_transit(set, node, ip, end, to, group), l3_len, &out);
-	if (!hop)
+	if (!leave_by(frame, way, choose_for_transit(frame, ip, to, group), way->in_len))
 		return XDP_PASS;
-
-	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	tap_received(frame, 0);
+	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	ip->hop_limit -= 1;
 	ip->dst[0] = cpu_to_be64(to.high);
 	ip->dst[1] = cpu_to_be64(to.low);
-	add(&sid_counts, sid->slot, l3_len);
-	add(&hop_counts, hop->slot, l3_len);
-	add(&rx_counts, in, len);
-	add(&tx_counts, out, len);
 	return XDP_REDIRECT;
 }
 
@@ -272,127 +250,142 @@ static ALWAYS_INLINE int look_inside(__u32 set, const struct sid *sid, const str
 	return inside->row && class_inside(class, inner_class, sid->flags & UNIFORM, &inside->class);
 }
 
-/* Gives a packet to the kernel of this node. Returns DELIVERED if the frame was written and counted; otherwise nothing
- * has been changed. */
-static ALWAYS_INLINE int deliver(struct xdp_md *ctx, __u32 in, const struct sid *sid, struct eth *eth,
+/* Gives a packet to the kernel of this node. Returns DELIVERED if the frame was written; otherwise nothing has been
+ * changed. */
+static ALWAYS_INLINE int deliver(const struct frame *frame, struct way *way, struct eth *eth,
 				 const struct inside *inside)
 {
 	const struct kernel_end *kernel;
 	__u32 zero = 0;
-	int done;
 
 	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
 	if (!kernel || !kernel->ifindex || inside->may_name_segments)
 		return XDP_PASS;
-	done = decapsulate_here(ctx, eth, inside);
-	if (done != DELIVERED)
-		return done;
-	add(&sid_counts, sid->slot, inside->len + IPV6_LEN);
-	add(&rx_counts, in, inside->len + IPV6_LEN + ETH_LEN);
-	add(&tx_counts, kernel->number, inside->len + ETH_LEN);
-	return DELIVERED;
+	if (frame->is_new && !may_take(frame))
+		return XDP_PASS;
+	way->out = kernel->number;
+	way->out_len = inside->len;
+	return decapsulate_here(frame, eth, inside);
 }
 
-/* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written, counted and redirected;
- * otherwise nothing has been changed. */
-static ALWAYS_INLINE int unwrap(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
-				const struct sid *sid, struct eth *eth, const struct inside *inside)
+/* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been
+ * changed. */
+static ALWAYS_INLINE int unwrap(const struct frame *frame, struct way *way, struct eth *eth, const struct inside *inside)
 {
-	const void *inner = (const void *)(eth + 1) + IPV6_LEN, *end = (const void *)(long)ctx->data_end;
-	__u32 group = group_of(inside->row), number, out;
-	const struct hop *hop;
-	int done;
+	const void *inner = (const void *)(eth + 1) + IPV6_LEN;
+	__u32 group = group_of(inside->row), number;
 
 	/* A shorter frame has to be padded, which is left to the worker. */
 	if (inside->len + ETH_LEN < ETH_MIN_FRAME)
 		return XDP_PASS;
-	number = inside->is_v4 ? choose_for_transit_v4(set, node, inner, end, group) :
-				 choose_for_transit(set, node, inner, end, inside->to, group);
-	hop = leave_by(set, number, inside->len, &out);
-	if (!hop)
-		return XDP_PASS;
-	done = decapsulate(ctx, hop, inside);
-	if (done != XDP_REDIRECT)
-		return done;
-	add(&sid_counts, sid->slot, inside->len + IPV6_LEN);
-	add(&hop_counts, hop->slot, inside->len);
-	add(&rx_counts, in, inside->len + IPV6_LEN + ETH_LEN);
-	add(&tx_counts, out, inside->len + ETH_LEN);
-	return XDP_REDIRECT;
+	number = inside->is_v4 ? choose_for_transit_v4(frame, inner, group) :
+				 choose_for_transit(frame, inner, inside->to, group);
+	return leave_by(frame, way, number, inside->len) ? decapsulate(frame, way->hop, inside) : XDP_PASS;
 }
 
 /* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
-static ALWAYS_INLINE int end_here(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
-				  const struct port *port, const struct sid *sid, struct eth *eth, struct address to)
+static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct eth *eth, struct address to)
 {
 	const struct ipv6 *ip = (const void *)(eth + 1);
+	__u32 flags = frame->port->flags;
 	struct inside inside = {};
 
-	if (!look_inside(set, sid, ip, (const void *)(long)ctx->data_end, to, &inside))
+	if (!look_inside(frame->set, way->sid, ip, end_of(frame), to, &inside))
 		return XDP_PASS;
+	frame->is_new |= inside.row->flags & PREFIX_IS_NEW;
 	if (is_own_address(inside.row))
-		return port->flags & DELIVERS ? deliver(ctx, in, sid, eth, &inside) : XDP_PASS;
-	return port->flags & FORWARDS ? unwrap(ctx, set, in, node, sid, eth, &inside) : XDP_PASS;
+		return flags & DELIVERS ? deliver(frame, way, eth, &inside) : XDP_PASS;
+	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
 }
 
-static ALWAYS_INLINE int forward_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
-				    const struct port *port, struct eth *eth, __u64 len)
+/* Whether a port that guards SIDs lets a packet in. `row` is where its destination leads. */
+static ALWAYS_INLINE int may_enter(const struct frame *frame, const struct prefix *row, const struct ipv6 *ip)
+{
+	if (may_name_segments(ip))
+		return 0;
+	if (target_of(row) != TARGET_SID && !(row->flags & PREFIX_IN_SID_SPACE))
+		return 1;
+	return lists_v6(frame->set, CARRIERS_OF_PORT(frame->in), ip->dst);
+}
+
+static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct eth *eth, __u64 len)
 {
 	const struct ipv6 *ip = (const void *)(eth + 1);
+	const struct port *port = frame->port;
 	const struct prefix *row;
 	const struct sid *sid;
+	__u32 set = frame->set;
 	struct address to;
 	int is_sid;
 
 	if (!is_plain_v6(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_source_v6(set, OF_PORT(in), ip))
+	if (port->flags & CHECKS_SOURCES && !lists_v6(set, OF_PORT(frame->in), ip->src))
 		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_source_v6(set, OF_TABLE(port->table), ip))
+	if (port->flags & GUARDS_SIDS && lists_v6(set, OF_TABLE(port->table), ip->src))
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
 	row = look_up(set, port->table, to);
 	if (!row)
 		return XDP_PASS;
+	frame->is_new |= row->flags & PREFIX_IS_NEW;
+	way->in_len = IPV6_LEN + ntohs(ip->payload_len);
 	is_sid = target_of(row) == TARGET_SID;
-	if (port->flags & GUARDS_SIDS && (is_sid || row->flags & PREFIX_IN_SID_SPACE || may_name_segments(ip)))
+	if (port->flags & GUARDS_SIDS && !may_enter(frame, row, ip))
 		return XDP_PASS;
 	if (is_sid) {
 		sid = ROW(sids, set, index_of(row));
-		if (!sid || (node->flags & CHECKS_DOMAIN && !lists_source_v6(set, OF_DOMAIN, ip)))
+		if (!sid || (frame->node->flags & CHECKS_DOMAIN && !lists_v6(set, OF_DOMAIN, ip->src)))
 			return XDP_PASS;
+		way->sid = sid;
+		/* What is inside of a packet from outside has to be admitted, too. */
 		if (sid->kind == SID_DECAPSULATE)
-			return end_here(ctx, set, in, node, port, sid, eth, to);
+			return port->flags & GUARDS_SIDS ? XDP_PASS : end_here(frame, way, eth, to);
 		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
-		return shift(ctx, set, in, node, sid, eth, to);
+		return shift(frame, way, eth, to);
 	}
 	if (!(port->flags & FORWARDS))
 		return XDP_PASS;
 	if (target_of(row) == TARGET_STEER)
-		return encapsulate_v6(ctx, set, in, node, index_of(row), ip, to);
-	return route_v6(ctx, set, in, node, eth, to, group_of(row));
+		return encapsulate_v6(frame, way, index_of(row), ip, to);
+	return route_v6(frame, way, eth, to, group_of(row));
 }
 
-static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node,
-				    const struct port *port, struct eth *eth, __u64 len)
+static ALWAYS_INLINE int forward_v4(struct frame *frame, struct way *way, struct eth *eth, __u64 len)
 {
 	const struct ipv4 *ip = (const void *)(eth + 1);
+	const struct port *port = frame->port;
 	const struct prefix *row;
 
 	if (!(port->flags & FORWARDS) || !is_plain_v4(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_source_v4(set, OF_PORT(in), ip))
+	if (port->flags & CHECKS_SOURCES && !lists_source_v4(frame->set, OF_PORT(frame->in), ip))
 		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_source_v4(set, OF_TABLE(port->table), ip))
+	if (port->flags & GUARDS_SIDS && lists_source_v4(frame->set, OF_TABLE(port->table), ip))
 		return XDP_PASS;
-	row = look_up_v4(set, port->table, ip->dst);
+	row = look_up_v4(frame->set, port->table, ip->dst);
 	if (!row)
 		return XDP_PASS;
+	frame->is_new |= row->flags & PREFIX_IS_NEW;
+	way->in_len = ntohs(ip->total_len);
 	if (target_of(row) == TARGET_STEER)
-		return encapsulate_v4(ctx, set, in, node, index_of(row), ip);
-	return route_v4(ctx, set, in, node, eth, group_of(row));
+		return encapsulate_v4(frame, way, index_of(row), ip);
+	return route_v4(frame, way, eth, group_of(row));
+}
+
+/* Counts a frame that is forwarded. */
+static ALWAYS_INLINE void count(const struct frame *frame, const struct way *way)
+{
+	if (way->sid)
+		add(&sid_counts, way->sid->slot, way->in_len);
+	if (way->path)
+		add(&path_counts, way->path->slot, way->out_len);
+	if (way->hop)
+		add(&hop_counts, way->hop->slot, way->out_len);
+	add(&rx_counts, frame->in, way->in_len + ETH_LEN);
+	add(&tx_counts, way->out, way->out_len + ETH_LEN);
 }
 
 /* Forwards a frame that came in through interface number `in`. Returns XDP_REDIRECT if the frame was written,
@@ -400,24 +393,31 @@ static ALWAYS_INLINE int forward_v4(struct xdp_md *ctx, __u32 set, __u32 in, con
 static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 {
 	struct eth *eth = (void *)(long)ctx->data;
-	const void *end = (const void *)(long)ctx->data_end;
 	__u64 len = bpf_xdp_get_buff_len(ctx);
-	__u32 zero = 0, *current_set, set;
-	const struct port *port;
-	const struct node *of_all;
+	struct frame frame = { .ctx = ctx, .in = in };
+	__u32 zero = 0, *current_set;
+	struct way way = {};
+	int done;
 
 	current_set = bpf_map_lookup_elem(&current, &zero);
 	/* A plain IPv4 frame is at least as long, because shorter frames are padded. */
-	if (!current_set || (const void *)(eth + 1) + IPV6_LEN > end)
+	if (!current_set || (const void *)(eth + 1) + IPV6_LEN > end_of(&frame))
 		return XDP_PASS;
-	set = *current_set & 1;
-	port = ROW(ports, set, in);
-	of_all = ROW(node, set, 0);
-	if (!port || !of_all || !is_for(port, eth, len))
+	frame.set = *current_set & 1;
+	frame.port = ROW(ports, frame.set, in);
+	frame.node = ROW(node, frame.set, 0);
+	if (!frame.port || !frame.node || !is_for(frame.port, eth, len))
 		return XDP_PASS;
+	frame.is_new = frame.port->flags & TAKES_OVER;
 	if (eth->type == htons(ETH_P_IPV6))
-		return forward_v6(ctx, set, in, of_all, port, eth, len);
-	return eth->type == htons(ETH_P_IP) ? forward_v4(ctx, set, in, of_all, port, eth, len) : XDP_PASS;
+		done = forward_v6(&frame, &way, eth, len);
+	else
+		done = eth->type == htons(ETH_P_IP) ? forward_v4(&frame, &way, eth, len) : XDP_PASS;
+	if (done == XDP_REDIRECT)
+		tap_sent(&frame, &way);
+	if (done == XDP_REDIRECT || done == DELIVERED)
+		count(&frame, &way);
+	return done;
 }
 
 SEC("xdp.frags")

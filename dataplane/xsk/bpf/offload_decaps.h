@@ -13,7 +13,7 @@
 
 #include "offload_flow.h"
 
-/* The frame was written and counted, and the kernel has it. No verdict of XDP has this number. */
+/* The frame was written, and the kernel has it. No verdict of XDP has this number. */
 #define DELIVERED 64
 /* Metadata in front of a frame that is DELIVERED, by which the tc program knows it. */
 #define DELIVERED_MARK 0x53527636
@@ -78,11 +78,14 @@ static ALWAYS_INLINE void write_class(struct eth *eth, const struct inside *insi
 }
 
 /* Removes the outer header, for another port. Returns XDP_REDIRECT, or XDP_PASS if nothing has been changed. */
-static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, const struct hop *hop, const struct inside *inside)
+static ALWAYS_INLINE int decapsulate(const struct frame *frame, const struct hop *hop, const struct inside *inside)
 {
+	struct xdp_md *ctx = frame->ctx;
 	struct eth *eth;
 	void *inner;
 
+	tap_received(frame, 0);
+	/* Nothing is in the way: the frame is longer than what is removed. */
 	if (bpf_xdp_adjust_head(ctx, IPV6_LEN))
 		return XDP_PASS;
 	eth = (void *)(long)ctx->data;
@@ -100,18 +103,21 @@ static ALWAYS_INLINE int decapsulate(struct xdp_md *ctx, const struct hop *hop, 
 }
 
 /* Removes the outer header, for this node. Returns DELIVERED, or XDP_PASS if nothing has been changed. */
-static ALWAYS_INLINE int decapsulate_here(struct xdp_md *ctx, struct eth *eth, const struct inside *inside)
+static ALWAYS_INLINE int decapsulate_here(const struct frame *frame, struct eth *eth, const struct inside *inside)
 {
+	struct xdp_md *ctx = frame->ctx;
 	void *inner, *end;
 	__u8 addresses[12];
 	__u32 *mark;
 
 	__builtin_memcpy(addresses, eth->addresses, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, IPV6_LEN))
-		return XDP_PASS;
 	/* Not every driver has metadata. */
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark))) {
-		bpf_xdp_adjust_head(ctx, -IPV6_LEN);
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+		return XDP_PASS;
+	tap_received(frame, 0);
+	/* Nothing is in the way: the frame is longer than what is removed, and metadata moves with the head. */
+	if (bpf_xdp_adjust_head(ctx, IPV6_LEN)) {
+		bpf_xdp_adjust_meta(ctx, sizeof(*mark));
 		return XDP_PASS;
 	}
 	mark = (void *)(long)ctx->data_meta;

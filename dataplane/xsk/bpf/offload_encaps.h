@@ -39,12 +39,12 @@ static ALWAYS_INLINE const struct srh *srh_of(__u32 set, const struct path *path
 }
 
 /* Writes the outer header and an SRH of this length, which is a constant: the kernel's verifier takes no other distance
- * between pointers to a packet from a process without CAP_PERFMON. Returns XDP_REDIRECT if the frame was written and
- * counted; otherwise nothing has been changed. */
-static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct path *path, const struct hop *hop,
-				   const struct srh *srh, __u32 srh_len, const struct inner *inner)
+ * between pointers to a packet from a process without CAP_PERFMON. Returns XDP_REDIRECT if the frame was written; otherwise
+ * nothing has been changed. */
+static ALWAYS_INLINE int put_outer(const struct frame *frame, const struct way *way, const struct srh *srh,
+				   __u32 srh_len, const struct inner *inner)
 {
-	__u32 len = inner->len + IPV6_LEN + srh_len;
+	struct xdp_md *ctx = frame->ctx;
 	struct outer *outer;
 	struct eth *eth;
 	void *behind;
@@ -52,6 +52,7 @@ static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct path *path, 
 	/* There may be no room in front, for example if the frame has much metadata. */
 	if (bpf_xdp_adjust_head(ctx, -(int)(IPV6_LEN + srh_len)))
 		return XDP_PASS;
+	tap_received(frame, IPV6_LEN + srh_len);
 
 	eth = (void *)(long)ctx->data;
 	outer = (void *)(eth + 1);
@@ -63,28 +64,23 @@ static ALWAYS_INLINE int put_outer(struct xdp_md *ctx, const struct path *path, 
 		((struct ipv6 *)behind)->hop_limit -= 1;
 	else
 		spend_hop_v4(behind);
-	__builtin_memcpy(eth->addresses, hop->ethernet, sizeof(eth->addresses));
+	__builtin_memcpy(eth->addresses, way->hop->ethernet, sizeof(eth->addresses));
 	eth->type = htons(ETH_P_IPV6);
-	write_outer(outer, path, inner, srh_len);
+	write_outer(outer, way->path, inner, srh_len);
 	if (srh_len) {
 		__builtin_memcpy(outer + 1, srh->bytes, srh_len);
 		*(__u8 *)(outer + 1) = inner->protocol;
 	}
-	add(&path_counts, path->slot, len);
-	add(&hop_counts, hop->slot, len);
 	return XDP_REDIRECT;
 }
 
-/* Encapsulates a packet. Returns XDP_REDIRECT if the frame was written, counted and redirected; otherwise nothing
- * has been changed. */
-static ALWAYS_INLINE int encapsulate(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, __u32 steer,
-				     const struct inner *inner)
+/* Encapsulates a packet. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been changed. */
+static ALWAYS_INLINE int encapsulate(const struct frame *frame, struct way *way, __u32 steer, const struct inner *inner)
 {
-	__u32 len = inner->len + IPV6_LEN, number, out;
+	const struct node *node = frame->node;
+	__u32 len = inner->len + IPV6_LEN, set = frame->set, number;
 	const struct srh *srh = 0;
 	const struct path *path;
-	const struct hop *hop;
-	int done;
 
 	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
@@ -101,53 +97,44 @@ static ALWAYS_INLINE int encapsulate(struct xdp_md *ctx, __u32 set, __u32 in, co
 	}
 	if (len > path->mtu)
 		return XDP_PASS;
+	way->path = path;
 	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
-	hop = leave_by(set, number, len, &out);
-	if (!hop)
+	if (!leave_by(frame, way, number, len))
 		return XDP_PASS;
 	if (!srh)
-		done = put_outer(ctx, path, hop, srh, 0, inner);
-	else if (path->srh_units == ONE_SEGMENT)
-		done = put_outer(ctx, path, hop, srh, 8 * ONE_SEGMENT, inner);
-	else
-		done = put_outer(ctx, path, hop, srh, 8 * TWO_SEGMENTS, inner);
-	if (done != XDP_REDIRECT)
-		return done;
-	add(&rx_counts, in, inner->len + ETH_LEN);
-	add(&tx_counts, out, len + ETH_LEN);
-	return XDP_REDIRECT;
+		return put_outer(frame, way, srh, 0, inner);
+	if (path->srh_units == ONE_SEGMENT)
+		return put_outer(frame, way, srh, 8 * ONE_SEGMENT, inner);
+	return put_outer(frame, way, srh, 8 * TWO_SEGMENTS, inner);
 }
 
-static ALWAYS_INLINE int encapsulate_v6(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, __u32 steer,
-					const struct ipv6 *ip, struct address to)
+static ALWAYS_INLINE int encapsulate_v6(const struct frame *frame, struct way *way, __u32 steer, const struct ipv6 *ip,
+					struct address to)
 {
 	struct inner inner = {
-		.len = IPV6_LEN + ntohs(ip->payload_len),
+		.len = way->in_len,
 		.class = ip->version_flow[0] << 4 | ip->version_flow[1] >> 4,
 		.protocol = IPPROTO_IPV6,
 	};
-	const void *end = (const void *)(long)ctx->data_end;
 	__u64 rest;
 
 	/* The worker searches such packets for its own outer header (RFC 2473 section 4.1.3). */
 	if (ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP || ip->next_header == IPPROTO_ROUTING)
 		return XDP_PASS;
-	if (!read_upper(ip->next_header, (const void *)(ip + 1), end, node->flags & HASH_QP, &rest))
+	if (!read_upper(ip->next_header, (const void *)(ip + 1), end_of(frame), frame->node->flags & HASH_QP, &rest))
 		return XDP_PASS;
 	inner.flow = hash_v6(ip, to, rest);
-	return encapsulate(ctx, set, in, node, steer, &inner);
+	return encapsulate(frame, way, steer, &inner);
 }
 
-static ALWAYS_INLINE int encapsulate_v4(struct xdp_md *ctx, __u32 set, __u32 in, const struct node *node, __u32 steer,
-					const struct ipv4 *ip)
+static ALWAYS_INLINE int encapsulate_v4(const struct frame *frame, struct way *way, __u32 steer, const struct ipv4 *ip)
 {
-	struct inner inner = { .len = ntohs(ip->total_len), .class = ip->tos, .protocol = IPPROTO_IPIP };
-	const void *end = (const void *)(long)ctx->data_end;
+	struct inner inner = { .len = way->in_len, .class = ip->tos, .protocol = IPPROTO_IPIP };
 	__u64 rest;
 
-	if (!read_upper_v4(ip, end, node->flags & HASH_QP, &rest))
+	if (!read_upper_v4(ip, end_of(frame), frame->node->flags & HASH_QP, &rest))
 		return XDP_PASS;
 	inner.flow = hash_v4(ip, rest);
-	return encapsulate(ctx, set, in, node, steer, &inner);
+	return encapsulate(frame, way, steer, &inner);
 }

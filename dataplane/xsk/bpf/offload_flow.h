@@ -2,7 +2,7 @@
 /* Chooses one of several paths or next hops by a packet's flow, and the outer flow label, as flow.rs does in the worker. */
 #pragma once
 
-#include "offload_headers.h"
+#include "offload_tap.h"
 
 /* UDP port of RoCEv2, and the index of the word that holds the destination QP, counted from the UDP header's first
  * word. The QP is in the BTH, behind opcode, flags, P_Key and a reserved byte. */
@@ -117,19 +117,47 @@ static ALWAYS_INLINE __u32 choose(void *members, void *patterns, __u32 set, cons
 	return group->count == 1 ? group->at : pick(members, patterns, set, group, flow, seed);
 }
 
-/* Returns the next hop of this number if it is ready and takes a packet of this length, and chooses its port as the
- * one by which the frame leaves, whose number is then known. Returns 0 otherwise. */
-static ALWAYS_INLINE const struct hop *leave_by(__u32 set, __u32 number, __u32 len, __u32 *out)
+/* Whether no frame of this one's queue can be overtaken: the worker has finished all that it was given. Once that was seen, the
+ * queue is this program's. */
+static ALWAYS_INLINE int may_take(const struct frame *frame)
 {
-	const struct hop *hop = ROW(hops, set, number);
+	const struct node *node = frame->node;
+	__u32 zero = 0, queue = frame->ctx->rx_queue_index;
+	struct hand_over *row;
+	void *rows;
+
+	rows = bpf_map_lookup_elem(&hand_overs, &zero);
+	if (!rows || queue >= node->queues)
+		return 1;
+	queue += frame->in * node->queues;
+	row = bpf_map_lookup_elem(rows, &queue);
+	if (!row || row->taken == node->hand_over)
+		return 1;
+	if (*(volatile __u32 *)&row->seen != node->hand_over ||
+	    *(volatile __u64 *)&row->given != *(volatile __u64 *)&row->finished)
+		return 0;
+	row->taken = node->hand_over;
+	return 1;
+}
+
+/* Makes the next hop of this number the one by which the frame leaves, with `len` bytes behind the Ethernet header. Returns 0
+ * if the hop is not ready or does not take so much, or if the frame would overtake others: then it is the worker's. */
+static ALWAYS_INLINE int leave_by(const struct frame *frame, struct way *way, __u32 number, __u32 len)
+{
+	const struct hop *hop = ROW(hops, frame->set, number);
 	const struct device *device;
 
 	if (!hop || len > hop->mtu)
 		return 0;
-	device = ROW(devices, set, hop->port);
+	device = ROW(devices, frame->set, hop->port);
 	if (!device || len > device->mtu)
 		return 0;
-	*out = device->number;
+	if ((frame->is_new || hop->flags & HOP_IS_NEW) && !may_take(frame))
+		return 0;
+	way->hop = hop;
+	way->out = device->number;
+	way->device_flags = device->flags;
+	way->out_len = len;
 	/* This only records the target port. It returns 0 if there is no such interface. */
-	return bpf_redirect_map(&targets, device->number, 0) == XDP_REDIRECT ? hop : 0;
+	return bpf_redirect_map(&targets, device->number, 0) == XDP_REDIRECT;
 }

@@ -54,11 +54,37 @@ struct ipv4 {
 	__be32 dst;
 } __attribute__((packed, aligned(4)));
 
+/* A frame, and what it is forwarded by. */
+struct frame {
+	struct xdp_md *ctx;
+	__u32 set; /* of the tables */
+	__u32 in; /* number of the device that it came in through */
+	const struct node *node;
+	const struct port *port;
+	__u32 is_new; /* packets like this one were the worker's until now */
+};
+
+/* What has been decided about a frame that is forwarded. Lengths are without Ethernet header. */
+struct way {
+	const struct sid *sid; /* or 0 */
+	const struct path *path; /* or 0 */
+	const struct hop *hop; /* or 0: for this node */
+	__u32 out; /* number of the device that it leaves through */
+	__u32 device_flags; /* of that device */
+	__u32 in_len;
+	__u32 out_len;
+};
+
 /* An outer header as it is written into the frame. */
 struct outer {
 	__be32 first[2];
 	__u32 addresses[8];
 };
+
+static ALWAYS_INLINE const void *end_of(const struct frame *frame)
+{
+	return (const void *)(long)frame->ctx->data_end;
+}
 
 /* Whether the frame is addressed to this port and no longer than the port takes. */
 static ALWAYS_INLINE int is_for(const struct port *port, const struct eth *eth, __u64 len)

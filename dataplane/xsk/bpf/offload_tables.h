@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "bpf.h"
 #include "fib.h"
+#include "hand_over.h"
 
 /* An index that no row has. */
 #define NONE 0xffffffff
@@ -28,6 +28,7 @@ struct address {
 	((__u32)(number) << KEY_NUMBER_BIT | (is_v4) << KEY_V4_BIT | (set) << KEY_SET_BIT)
 #define OF_PORT(number) ((number) + OF_PORTS)
 #define OF_TABLE(number) ((number) + OF_TABLES)
+#define CARRIERS_OF_PORT(number) ((number) + OF_CARRIERS)
 
 /* Declares a map that is indexed by number, with its kind, its name, the type of its values and its size. */
 #define BY_NUMBER(kind, name, of, entries)                                                         \
@@ -55,6 +56,14 @@ struct {
 	MAP_TYPE(value, __u32);
 	MAP_NUMBER(max_entries, PORTS);
 } claim SEC(".maps");
+
+/* What the queues of all ports have given to workers, and how much of it is finished: the map of claim.c. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	MAP_TYPE(key, __u32);
+	MAP_NUMBER(max_entries, 1);
+	HAND_OVERS *values[];
+} hand_overs SEC(".maps");
 
 /* A table of two generations. */
 #define TABLE(name, of, entries) BY_NUMBER(BPF_MAP_TYPE_ARRAY, name, of, 2 * (entries))
@@ -84,7 +93,7 @@ struct {
 	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
 } prefixes SEC(".maps");
 
-/* Prefixes of sources. Those of the domain (OF_DOMAIN) and of a port (OF_PORT) are admitted there. Those of a table
+/* Prefixes of sources, and of destinations in SID space that a port lets in (CARRIERS_OF_PORT). Those of the domain (OF_DOMAIN) and of a port (OF_PORT) are admitted there. Those of a table
  * (OF_TABLE) are this node's own, and no sender outside the domain has one. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_LPM_TRIE);

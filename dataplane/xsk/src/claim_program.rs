@@ -11,11 +11,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aya::maps::lpm_trie::Key;
-use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, ArrayOfMaps, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 
 use crate::claims::{self, Address, Change, Claims};
+use crate::hand_over::{self, QueueHandOver, Rows};
 use crate::program::{Counts, chain, load, missing_program, os_code, program_fix};
 use crate::{Socket, XskError};
 
@@ -147,6 +148,8 @@ struct Loaded {
     xsks: XskMap<MapData>,
     ports: HashMap<MapData, u32, ClaimPortRow>,
     counters: PerCpuArray<MapData, u64>,
+    hand_overs: Array<MapData, HandOverBytes>,
+    hand_over_rows: Arc<Rows>,
     /// Descriptors of all maps, by name.
     fds: Vec<(&'static CStr, OwnedFd)>,
     // Keeps the program itself loaded.
@@ -189,6 +192,7 @@ impl ClaimProgram {
             .map_max_entries("xsks", capacity.ports.saturating_mul(capacity.queues))
             .map_max_entries("ports", capacity.ports)
             .map_max_entries("counters", capacity.ports.saturating_mul(COUNTERS))
+            .map_max_entries("hand_overs", capacity.ports.saturating_mul(capacity.queues))
             .load(OBJECT)
             .map_err(|why| failed(chain(&why), os_code(&why)))?;
         let program: Option<&mut Xdp> = ebpf.program_mut(PROGRAM).and_then(|p| p.try_into().ok());
@@ -197,6 +201,7 @@ impl ClaimProgram {
         let fds = map_fds(&ebpf).map_err(|why| failed(why.to_string(), why.raw_os_error()))?;
         let loaded = Loaded::take(ebpf, capacity, fds);
         let loaded = loaded.ok_or_else(|| failed("a map is missing in the object".to_owned(), None))?;
+        let loaded = loaded.map_err(|why| failed(format!("cannot map memory: {why}"), why.raw_os_error()))?;
         Ok(Self(Arc::new(Mutex::new(loaded))))
     }
 
@@ -353,6 +358,16 @@ impl ClaimProgram {
         counts.map_err(|why| map_error("read the counters", &why))
     }
 
+    /// Returns the row of the socket in this place.
+    pub(crate) fn hand_over(&self, slot: u32) -> QueueHandOver {
+        QueueHandOver::new(Arc::clone(&self.loaded().hand_over_rows), slot)
+    }
+
+    /// Gives another program the map in which this one counts what queues give to their workers.
+    pub(crate) fn share_hand_overs(&self, with: &mut HandOversOfClaim) -> Result<(), MapError> {
+        with.set(0, &self.loaded().hand_overs, 0)
+    }
+
     pub(crate) fn queues(&self) -> u32 {
         self.loaded().capacity.queues
     }
@@ -424,8 +439,16 @@ impl Loaded {
         Ok(())
     }
 
-    fn take(mut ebpf: Ebpf, capacity: Capacity, fds: Vec<(&'static CStr, OwnedFd)>) -> Option<Self> {
-        Some(Self {
+    fn take(mut ebpf: Ebpf, capacity: Capacity, fds: Vec<(&'static CStr, OwnedFd)>) -> Option<std::io::Result<Self>> {
+        let hand_overs: Array<MapData, HandOverBytes> = ebpf.take_map("hand_overs")?.try_into().ok()?;
+        let mapped = fds.iter().find(|(name, _)| *name == HAND_OVERS).map(|(_, fd)| fd.as_fd())?;
+        let hand_over_rows = match Rows::map(mapped, hand_overs.len()) {
+            Ok(rows) => rows,
+            Err(why) => return Some(Err(why)),
+        };
+        Some(Ok(Self {
+            hand_over_rows,
+            hand_overs,
             fds,
             capacity,
             views: BTreeMap::new(),
@@ -440,12 +463,12 @@ impl Loaded {
             ports: ebpf.take_map("ports")?.try_into().ok()?,
             counters: ebpf.take_map("counters")?.try_into().ok()?,
             ebpf,
-        })
+        }))
     }
 }
 
 /// Names of the maps of `bpf/claim.c`.
-const MAPS: [&CStr; 9] = [
+const MAPS: [&CStr; 10] = [
     c"claims6",
     c"claims4",
     c"outer_sources",
@@ -455,12 +478,22 @@ const MAPS: [&CStr; 9] = [
     c"xsks",
     c"ports",
     c"counters",
+    HAND_OVERS,
 ];
+
+const HAND_OVERS: &CStr = c"hand_overs";
+
+type HandOverBytes = [u8; hand_over::ROW];
+
+/// The map of another program that holds this one's map of hand-overs.
+pub(crate) type HandOversOfClaim = ArrayOfMaps<MapData, Array<MapData, HandOverBytes>>;
 
 fn map_fds(ebpf: &Ebpf) -> std::io::Result<Vec<(&'static CStr, OwnedFd)>> {
     let fd = |name: &&'static CStr| {
         let map = ebpf.map(name.to_str().ok()?)?;
-        let (Map::LpmTrie(data) | Map::XskMap(data) | Map::HashMap(data) | Map::PerCpuArray(data)) = map else {
+        let (Map::LpmTrie(data) | Map::XskMap(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::Array(data)) =
+            map
+        else {
             return None;
         };
         Some(data.fd().as_fd().try_clone_to_owned().map(|fd| (*name, fd)))

@@ -31,9 +31,7 @@ struct Kernel {
 impl LossWatch {
     /// Returns the number of packets lost since the socket was opened. It never decreases.
     pub fn lost(&self) -> u64 {
-        let mut kernel = self.0.kernel();
-        kernel.read();
-        kernel.dropped + self.0.too_long.load(Relaxed)
+        self.0.lost()
     }
 
     /// Whether the socket is closed. The number no longer changes then.
@@ -50,6 +48,12 @@ impl Losses {
 
     pub(crate) fn watch(self: &Arc<Self>) -> LossWatch {
         LossWatch(Arc::clone(self))
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        let mut kernel = self.kernel();
+        kernel.read();
+        kernel.dropped + self.too_long.load(Relaxed)
     }
 
     /// Counts one packet that was too long. Only the socket's worker calls this.

@@ -8,6 +8,7 @@ use aya::maps::MapError;
 use xsk_rs::config::XdpFlags;
 
 use crate::claim_program::{Capacity, ClaimPortRow, ClaimProgram, PROGRAM, Rules, View};
+use crate::hand_over::QueueHandOver;
 use crate::tag_program::TagProgram;
 use crate::{Mode, Socket, XskError, ethtool, probe, sys};
 
@@ -51,6 +52,8 @@ pub struct Program {
     /// reason why it cannot.
     tags: Result<TagProgram, String>,
     loaded: ClaimProgram,
+    /// Rows of the queues that have a socket.
+    hand_overs: BTreeMap<u32, QueueHandOver>,
 }
 
 impl Drop for Program {
@@ -114,7 +117,8 @@ impl Program {
         let (link, chosen, tags) = attach_reading_tags(loaded, ifname, ifindex, mode, tags)?;
         let (ifname, vlans) = (ifname.to_owned(), Vec::new());
         let (rules, loaded) = (BTreeMap::new(), loaded.clone());
-        let mut program = Self { link, ifname, ifindex, chosen, port, vlans, rules, tags, loaded };
+        let hand_overs = BTreeMap::new();
+        let mut program = Self { link, ifname, ifindex, chosen, port, vlans, rules, tags, loaded, hand_overs };
         program.set_vlans(&settings.vlans)?;
         program.write_port()?;
         sys::give_back_free_memory();
@@ -128,7 +132,12 @@ impl Program {
 
     /// Sends claimed packets of this queue to this socket from now on.
     pub fn set_socket(&mut self, queue: u32, socket: &Socket) -> Result<(), XskError> {
-        let done = self.loaded.set_socket(self.socket_slot(queue)?, socket);
+        let slot = self.socket_slot(queue)?;
+        let hand_over = self.loaded.hand_over(slot);
+        hand_over.reset();
+        socket.count_in(hand_over.clone());
+        self.hand_overs.insert(queue, hand_over);
+        let done = self.loaded.set_socket(slot, socket);
         done.map_err(|why| self.map_error(format!("give queue {queue} its socket"), &why))
     }
 
@@ -254,6 +263,11 @@ impl Program {
     /// Returns the program itself, for another one to call.
     pub(crate) fn loaded(&self) -> &ClaimProgram {
         &self.loaded
+    }
+
+    /// Returns what the queues with a socket have given to their workers.
+    pub fn hand_overs(&self) -> impl Iterator<Item = (u32, &QueueHandOver)> {
+        self.hand_overs.iter().map(|(&queue, hand_over)| (queue, hand_over))
     }
 
     /// Returns the counters since the program was loaded.

@@ -3,12 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue};
 
 use crate::busy_poll::{BusyPoll, BusyPollWatch};
 use crate::frame::{CHUNK, Frame};
+use crate::hand_over::QueueHandOver;
 use crate::losses::{LossWatch, Losses};
 use crate::modes::Mode;
 use crate::sys::{is_unbound, kick_rx, send_nothing, set_option};
@@ -95,6 +96,9 @@ pub struct Socket {
     busy_poll: Option<BusyPoll>,
     counts: SocketStats,
     losses: Arc<Losses>,
+    /// What the kernel and this socket had lost when that was last asked for.
+    lost: u64,
+    hand_over: OnceLock<QueueHandOver>,
 }
 
 /// Tells the UMEM, after the rings are gone, that the chunks can be taken back.
@@ -166,6 +170,8 @@ impl Socket {
             gone: false,
             busy_poll: None,
             counts: SocketStats::default(),
+            lost: 0,
+            hand_over: OnceLock::new(),
         }
     }
 
@@ -367,6 +373,21 @@ impl Socket {
             tx_ring_empty: kernel.tx_ring_empty_descs(),
             ..self.counts
         })
+    }
+
+    /// Sets the row in which the program counts what it gives to this socket. The first one stays.
+    pub(crate) fn count_in(&self, hand_over: QueueHandOver) {
+        let _ = self.hand_over.set(hand_over);
+    }
+
+    /// Says in the hand-over of this number that every packet received so far has been sent, with the kernel woken, or dropped.
+    /// Packets that the socket has lost are finished, too; the kernel is asked for them when the numbers differ.
+    pub fn finish(&mut self, number: u32) {
+        let Some(hand_over) = self.hand_over.get() else { return };
+        if hand_over.given() != self.counts.rx_packets + self.lost {
+            self.lost = self.losses.lost();
+        }
+        hand_over.finish(number, self.counts.rx_packets + self.lost);
     }
 
     /// Returns a counter of the packets that are lost on the way to this socket.

@@ -36,6 +36,7 @@ mod local;
 mod maps;
 mod sizes;
 mod sources;
+mod tap;
 mod wiring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,13 +46,14 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HopRow, KernelEndRow, KeyRow,
-    MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIXES, PathRow, PatternRow, PortRow, Prefix, PrefixRow, SIDS,
-    SOURCES, SidKind, SidRow, SrhRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, key_owner,
+    BlockRow, CAPTURED, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow,
+    KernelEndRow, KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow,
+    PatternRow, PortRow, Prefix, PrefixRow, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER,
+    TARGET_INDEX_BITS, TARGET_SID, key_owner,
 };
 
-use crate::XskError;
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
+use crate::{ClaimProgram, XskError};
 use counted::Counted;
 use delivery::Ingress;
 use grace::Grace;
@@ -62,7 +64,8 @@ use maps::{Maps, Row, Table};
 pub use counted::PacketCount;
 pub use local::Hook;
 pub use sizes::Sizes;
-pub use wiring::{KernelEnd, ProgramWiring};
+pub use tap::{Tap, Tapped};
+pub use wiring::{KernelEnd, ProgramWiring, TakenOver};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -91,6 +94,8 @@ pub struct XdpOffload {
     ingress: BTreeMap<u16, Ingress>,
     /// The row of the kernel's end, as it is in the map.
     kernel_end: KernelEndRow,
+    /// Queues of each port that the claim program has rows for.
+    queues: u32,
     // Keeps the program itself loaded.
     ebpf: Ebpf,
 }
@@ -152,6 +157,7 @@ impl XdpOffload {
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
+            queues: 0,
             ebpf,
         };
         offload.write_roots().map_err(|why| map_error("make the tables", &why))?;
@@ -229,6 +235,16 @@ impl XdpOffload {
         program.set_front(front.map(AsFd::as_fd))
     }
 
+    /// Lets the program see what this one gives to workers. It is to be called before [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take_over_from(&mut self, claims: &ClaimProgram) -> Result<(), XskError> {
+        self.queues = claims.queues();
+        let shared = claims.share_hand_overs(&mut self.maps.hand_overs);
+        shared.map_err(|why| map_error("share the counts of workers", &why))
+    }
+
     /// Takes the program off a port. The port's own program remains.
     ///
     /// # Errors
@@ -295,17 +311,23 @@ impl XdpOffload {
 
     fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
-        self.write_ways(set, wanted)?;
+        self.write_ways(set, wanted, &wiring.taken_over)?;
+        let (queues, taken_over) = (self.queues, &wiring.taken_over);
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
             (&mut self.maps, self.sets.get_mut(set))
         else {
             return Ok(());
         };
-        write_rows(node, set, &mut now.node, [(0, wanted.node)])?;
+        let of_all = NodeRow { hand_over: taken_over.number, queues, ..wanted.node };
+        write_rows(node, set, &mut now.node, [(0, of_all)])?;
         let delivers = |port: &u16| wiring.kernel.as_ref().is_some_and(|end| end.from.contains(port));
+        let captured = |number: u32| if wiring.captures(number) { CAPTURED } else { 0 };
         let numbered = |(port, row): (&u16, &PortRow)| {
             let flags = if delivers(port) { row.flags } else { row.flags & !DELIVERS };
-            Some((u32::from(*wiring.from.get(port)?), PortRow { flags, ..*row }))
+            let number = *wiring.from.get(port)?;
+            let flags = flags | if taken_over.ports.contains(port) { TAKES_OVER } else { 0 };
+            let flags = flags | captured(number.into());
+            Some((u32::from(number), PortRow { flags, ..*row }))
         };
         write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
         write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
@@ -318,16 +340,23 @@ impl XdpOffload {
         write_rows(groups, set, &mut now.groups, some(&wanted.groups, |_| true))?;
         write_rows(group_members, set, &mut now.group_members, some(&wanted.group_members, |_| true))?;
         write_rows(group_patterns, set, &mut now.group_patterns, some(&wanted.group_patterns, |_| true))?;
-        write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS))?;
-        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(|(&port, &row)| (port.into(), row)))
+        let marked = |(number, row): (u32, HopRow)| {
+            let mark = if taken_over.hops.contains(&number) { HOP_IS_NEW } else { 0 };
+            (number, HopRow { flags: row.flags | mark, ..row })
+        };
+        write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS).map(marked))?;
+        let marked =
+            |(&port, &row): (&u16, &DeviceRow)| (port.into(), DeviceRow { flags: captured(row.number), ..row });
+        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(marked))
     }
 
-    fn write_ways(&mut self, set: usize, wanted: &Forwarding) -> Result<(), MapError> {
+    fn write_ways(&mut self, set: usize, wanted: &Forwarding, taken_over: &TakenOver) -> Result<(), MapError> {
         let mut tables = BTreeMap::new();
         for (&table, [v6, v4]) in wanted.tables.iter().filter(|&(&table, _)| u32::from(table) < TABLES) {
-            let mut v6 = rows_of(v6);
+            let is_new = |is_v4| move |prefix| taken_over.prefixes.contains(&(table, is_v4, prefix));
+            let mut v6 = rows_of(v6, is_new(false));
             blocks::mark(&mut v6, &wanted.sid_space);
-            tables.insert(table, [v6, rows_of(v4)]);
+            tables.insert(table, [v6, rows_of(v4, is_new(true))]);
         }
         let Some(now) = self.sets.get_mut(set) else { return Ok(()) };
         let index = tables.get(&MAIN_TABLE).map(|[v6, _]| Index::of(v6, |way| is_shift(wanted, way.target)));
@@ -361,8 +390,9 @@ fn in_short(why: &str) -> String {
     format!("{error} {}", verdict.unwrap_or_default())
 }
 
-fn rows_of(targets: &BTreeMap<Prefix, u32>) -> Rows {
-    targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: PREFIX_HAS_TARGET })).collect()
+fn rows_of(targets: &BTreeMap<Prefix, u32>, is_new: impl Fn(Prefix) -> bool) -> Rows {
+    let flags = |prefix| PREFIX_HAS_TARGET | if is_new(prefix) { PREFIX_IS_NEW } else { 0 };
+    targets.iter().map(|(&prefix, &target)| (prefix, PrefixRow { target, flags: flags(prefix) })).collect()
 }
 
 fn is_shift(wanted: &Forwarding, target: u32) -> bool {
@@ -465,13 +495,13 @@ mod tests {
     use super::*;
     use crate::test_run::{Arrival, once, once_behind};
 
-    const PASS: u32 = 2;
-    const REDIRECT: u32 = 4;
+    pub(super) const PASS: u32 = 2;
+    pub(super) const REDIRECT: u32 = 4;
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
-    fn wiring() -> ProgramWiring {
-        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
-        ProgramWiring { from: [(1, 3)].into(), to, kernel: None }
+    pub(super) fn wiring() -> ProgramWiring {
+        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX, flags: 0 })].into();
+        ProgramWiring { from: [(1, 3)].into(), to, ..ProgramWiring::default() }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
@@ -483,7 +513,7 @@ mod tests {
     }
 
     /// Returns tables with `fcbb::/32`, the node's uN 1, and a route to node 2.
-    fn forwarding(mac: u8) -> Forwarding {
+    pub(super) fn forwarding(mac: u8) -> Forwarding {
         let prefix = |usid: u128| (0xfcbb << 112 | usid << 80, 48);
         let v6 = [(prefix(1), target(TARGET_SID, 2)), (prefix(2), target(TARGET_ROUTE, 9))].into();
         Forwarding {
@@ -498,7 +528,7 @@ mod tests {
     }
 
     /// Returns tables that steer the destination of [`frame`] into path 4.
-    fn steering() -> Forwarding {
+    pub(super) fn steering() -> Forwarding {
         let path = PathRow {
             addresses: [0x30; 32],
             first: 6 << 60 | 64,
@@ -525,7 +555,7 @@ mod tests {
     }
 
     /// Returns a frame to `fcbb:0:1:2::`.
-    fn frame() -> Vec<u8> {
+    pub(super) fn frame() -> Vec<u8> {
         let ethernet = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]].concat();
         let ip = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 59, 64];
         let destination = [0xfc, 0xbb, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -543,7 +573,7 @@ mod tests {
     }
 
     /// Loads the program in a namespace of its own, with loopback as port 3, where frames then arrive.
-    fn on_loopback() -> (XdpOffload, Arrival) {
+    pub(super) fn on_loopback() -> (XdpOffload, Arrival) {
         srv6d_netns::move_thread_to_new().unwrap();
         let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();
@@ -624,6 +654,14 @@ mod tests {
                 let (done, out) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
                 assert_eq!(done, verdict, "{guards_sids} {blocks:x?}");
                 assert_eq!(out == frame(), verdict == PASS);
+                // Carriers that are allowed enter, by the very port.
+                let carrier = (0xfcbb << 112 | 1 << 80, 48);
+                for (port, carrier, verdict) in [(1, carrier, REDIRECT), (1, (0, 8), verdict), (2, carrier, verdict)] {
+                    forwarding.carriers = [(port, [carrier].into())].into();
+                    publish(&mut offload, &forwarding);
+                    let (done, _) = once(offload.program().unwrap(), &frame(), arrival).unwrap();
+                    assert_eq!(done, verdict, "{guards_sids} {blocks:x?}, {carrier:x?} by port {port}");
+                }
             }
         }
     }

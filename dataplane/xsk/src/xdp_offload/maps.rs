@@ -11,6 +11,9 @@ use srv6d_fib::{
 };
 use zerocopy::transmute;
 
+use super::tap::Taps;
+use crate::claim_program::HandOversOfClaim;
+
 /// Bytes of a key behind its length.
 type KeyBytes = [u8; size_of::<KeyRow>() - size_of::<u32>()];
 
@@ -97,6 +100,7 @@ pub(super) struct Maps {
     pub(super) current: Array<MapData, u32>,
     pub(super) port_of: HashMap<MapData, u32, u32>,
     pub(super) claim: ProgramArray<MapData>,
+    pub(super) hand_overs: HandOversOfClaim,
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
     pub(super) blocks: Table<BlockRow>,
@@ -123,14 +127,18 @@ pub(super) struct Maps {
     pub(super) hop_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) rx_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) tx_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) taps: Taps,
 }
 
 impl Maps {
     pub(super) fn take(ebpf: &mut Ebpf) -> Option<Self> {
+        let taps = Taps::take(ebpf)?;
         Some(Self {
+            taps,
             current: ebpf.take_map("current")?.try_into().ok()?,
             port_of: ebpf.take_map("port_of")?.try_into().ok()?,
             claim: ebpf.take_map("claim")?.try_into().ok()?,
+            hand_overs: ebpf.take_map("hand_overs")?.try_into().ok()?,
             node: Table::take(ebpf, "node")?,
             ports: Table::take(ebpf, "ports")?,
             blocks: Table::take(ebpf, "blocks")?,

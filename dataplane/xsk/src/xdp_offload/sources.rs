@@ -1,9 +1,10 @@
-//! Sources that are admitted to SIDs and through ports, and sources that are refused because they are this node's own.
+//! Sources that are admitted to SIDs and through ports, sources that are refused because they are this node's own, and
+//! carriers that are let in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya::maps::MapError;
-use srv6d_fib::{Forwarding, KeyRow, OF_DOMAIN, TABLES, key_owner, of_port, of_table};
+use srv6d_fib::{Forwarding, KeyRow, OF_DOMAIN, TABLES, key_owner, of_carriers, of_port, of_table};
 
 use super::{ProgramWiring, XdpOffload, maps};
 
@@ -39,7 +40,7 @@ impl XdpOffload {
     }
 }
 
-/// Returns the source prefixes by the value that stands in front of the address in a key.
+/// Returns the prefixes by the value that stands in front of the address in a key.
 fn by_owner(set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> BTreeMap<u32, Prefixes> {
     let domain = (key_owner(set, OF_DOMAIN, false), wanted.domain.clone());
     let number = |port: &u16| wiring.from.get(port).copied();
@@ -50,5 +51,9 @@ fn by_owner(set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> BTreeMap
         let key = |is_v4| key_owner(set, owner, is_v4);
         [(key(false), v6.clone()), (key(true), v4.clone())]
     });
-    families.chain([domain]).collect()
+    let carriers = wanted
+        .carriers
+        .iter()
+        .filter_map(|(port, carriers)| Some((key_owner(set, of_carriers(number(port)?), false), carriers.clone())));
+    families.chain(carriers).chain([domain]).collect()
 }
