@@ -265,11 +265,7 @@ impl Topology {
         };
         let mut edges: Vec<Edge> = vertices.windows(2).filter_map(link).collect();
         edges.sort_unstable();
-        Self {
-            vertices: vertices.iter().map(|vertex| (vertex.id.clone(), vertex.clone())).collect(),
-            edges,
-            digest: 0,
-        }
+        Self { vertices: vertices.iter().map(|vertex| (vertex.id.clone(), vertex.clone())).collect(), edges, digest: 0 }
     }
 
     /// Returns the edges that begin at a vertex.
@@ -343,11 +339,7 @@ fn watched_values(edge: &Value, watched: &[&str]) -> Option<(String, u64)> {
 
 /// Hashes the parsed topology and not the documents. The order of the documents differs between two equal answers, and
 /// their counters, loads, revisions and times change without moving a path.
-fn digest(
-    vertices: &BTreeMap<String, Vertex>,
-    edges: &[Edge],
-    watched: &[(String, u64)],
-) -> u64 {
+fn digest(vertices: &BTreeMap<String, Vertex>, edges: &[Edge], watched: &[(String, u64)]) -> u64 {
     let mut hasher = DefaultHasher::new();
     vertices.hash(&mut hasher);
     for Edge { key, from, to, sids, .. } in edges {

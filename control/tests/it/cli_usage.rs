@@ -52,7 +52,7 @@ fn every_command_explains_itself_with_an_example_or_a_consequence() {
 
 #[test]
 fn no_line_of_the_help_is_broken_twice() {
-    let words = "run,check,reload,rollback,sync,path-server,place,show,explain,capture,doctor,completion,man,sonic,sonic check,\
+    let words = "run,check,reload,rollback,sync,path-server,place,show,explain,capture,traceroute,ping,doctor,completion,man,sonic,sonic check,\
                  sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab impair,lab demo,lab scale";
     for command in words.split(',') {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();

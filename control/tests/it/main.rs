@@ -62,6 +62,7 @@ mod lab_impair;
 mod lab_moves;
 mod lab_scale;
 mod lab_topology;
+mod lab_traceroute;
 mod lab_traffic;
 mod links;
 mod metrics;
