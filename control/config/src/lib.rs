@@ -95,6 +95,14 @@ fn read<T: Default>(
     Ok((Config { source, ..config }, extension))
 }
 
+/// Returns the fix of what the TOML parser says.
+fn fix_of_syntax(message: &str) -> &'static str {
+    match message {
+        "duplicate key" => "keep one of the lines that set it, and remove the others",
+        _ => "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
+    }
+}
+
 /// `read` reads the keys of the outermost table.
 fn read_tables<T: Default>(
     text: &str,
@@ -107,12 +115,7 @@ fn read_tables<T: Default>(
         let span = error.span().unwrap_or_default();
         match unquoted(text, span.start).or_else(|| unquoted_item(text, span.start)) {
             Some((at, fix)) => findings.error(at.unwrap_or(span), "", "a text without quotes", fix),
-            None => findings.error(
-                span,
-                "",
-                error.message(),
-                "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
-            ),
+            None => findings.error(span, "", error.message(), fix_of_syntax(error.message())),
         }
     }
     if !syntax.is_empty() {

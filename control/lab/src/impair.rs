@@ -24,19 +24,19 @@ const NO_LIMIT: &str = "1.6Tbit";
 pub struct Settings {
     /// Bits per second on the wire, e.g. 100Mbit. A port that has no rate yet gets 1.6Tbit with the other options, which
     /// limits nothing
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rate: Option<String>,
     /// Time on the wire, e.g. 5ms, at most 1s
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
     /// Share of the packets that get lost, e.g. 1% or 0.01
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     loss: Option<f64>,
     /// Length of the queue in bytes [default: 256000]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..), allow_hyphen_values = true)]
     queue: Option<i64>,
     /// Most packets in the port, in the queue or on the wire [default: 512]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(8..=16384))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(8..=16384), allow_hyphen_values = true)]
     packets: Option<i64>,
     /// ECN marking: lab, azure-lossless, hpcc-100g, or off
     #[arg(long, value_name = "PROFILE")]

@@ -57,8 +57,8 @@ const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Management socket of the daemon [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
-    #[arg(long, global = true, env = "SRV6D_SOCKET", value_name = "PATH", value_hint = ValueHint::FilePath)]
+    /// Management socket of the daemon [env: SRV6D_SOCKET] [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
+    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     socket: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -313,6 +313,7 @@ pub fn main() -> ExitCode {
         return done.map_or_else(Failure::report, |()| ExitCode::SUCCESS);
     }
     let Cli { socket, command } = Cli::try_parse().unwrap_or_else(|why| without_hidden(why).exit());
+    let socket = socket.or_else(socket_of_environment);
     let done = match command {
         Command::Run { config, dry_run, plugin_environment, privileges } => {
             run(config, dry_run, plugin_environment, privileges.unconfined, socket)
@@ -386,6 +387,11 @@ fn run(config: PathBuf, dry_run: bool, plugin: bool, unconfined: bool, socket: O
     Prepared::new(&config, unconfined, socket.as_deref(), Arc::new(SwitchExtension::default()))
         .and_then(|daemon| daemon.run(socket))
         .map_err(Failure::from)
+}
+
+/// Reads `SRV6D_SOCKET`. Clap could read it too, but would then print `--socket` in the usage of every mistyped command.
+fn socket_of_environment() -> Option<PathBuf> {
+    std::env::var_os("SRV6D_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {
