@@ -31,6 +31,7 @@ use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
+use crate::workload::Workload;
 
 mod amend;
 mod attach;
@@ -331,6 +332,17 @@ impl Dataplane {
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
         Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
+    }
+
+    /// Returns core and workload of each worker.
+    pub fn workloads(&self) -> impl Iterator<Item = (Option<usize>, Workload)> {
+        let workloads = self.workers.iter().map(|worker| worker.counters.read_workload());
+        self.settings.cores.iter().copied().zip(workloads)
+    }
+
+    /// Returns how workers wait.
+    pub const fn polling(&self) -> Polling {
+        self.settings.polling
     }
 
     /// Returns the attached devices.

@@ -23,6 +23,7 @@ pub mod memory;
 mod sampling;
 mod step;
 mod worker;
+mod workload;
 
 pub use counters::{
     ChoiceCounters, Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters,
@@ -36,3 +37,4 @@ pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapsh
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
 pub use worker::{PacketMemory, Rounds, Sockets};
+pub use workload::{STAGES, Workload};

@@ -21,6 +21,7 @@ use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
 use crate::sampling::Sampling;
+use crate::workload::{Stage, Stopwatch};
 
 /// Largest number of packets received from one port at a time.
 pub const BURST: usize = 64;
@@ -50,6 +51,7 @@ pub struct Step<I: Io> {
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
+    stopwatch: Stopwatch,
 }
 
 /// The values that all packets of a round share.
@@ -98,6 +100,7 @@ impl<I: Io> Step<I> {
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
+            stopwatch: Stopwatch::default(),
         }
     }
 
@@ -166,11 +169,25 @@ impl<I: Io> Step<I> {
         if self.held.len() > 0 {
             self.give_up_expired(io, &round);
         }
-        let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
+        self.stopwatch.begin();
+        let (mut received, mut is_full) = (0, false);
+        for socket in 0..io.sockets() {
+            let packets = self.burst(io, &round, socket);
+            received += packets;
+            is_full |= packets == BURST;
+        }
         if received > 0 {
             (0..io.sockets()).for_each(|socket| io.flush(socket));
+            self.stopwatch.mark(Stage::Send);
+            self.counters.workload().round(is_full);
         }
+        self.stopwatch.end(received, self.counters.workload());
         received
+    }
+
+    /// Counters of the worker.
+    pub(crate) fn counters(&self) -> &WorkerCounters {
+        &self.counters
     }
 
     /// Forwards what one socket has received, [`BURST`] packets at most, in three passes: look up, write, send.
@@ -178,6 +195,7 @@ impl<I: Io> Step<I> {
     fn burst(&mut self, io: &mut I, round: &Round<'_>, socket: usize) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
         io.receive(socket, BURST, &mut burst);
+        self.stopwatch.mark(Stage::Receive);
         let received = burst.len();
         if received > 0 {
             self.count_received(io, round, socket, &mut burst);
@@ -188,6 +206,7 @@ impl<I: Io> Step<I> {
             }
             self.write(io, round, socket, &mut burst);
             self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
+            self.stopwatch.mark(Stage::Send);
         }
         self.burst = burst;
         received
@@ -245,6 +264,7 @@ impl<I: Io> Step<I> {
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
+        self.stopwatch.mark(Stage::LookUp);
         let is_tapped = round.taps.is_some();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
@@ -264,6 +284,7 @@ impl<I: Io> Step<I> {
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
         }
+        self.stopwatch.mark(Stage::Write);
     }
 
     /// Sends, queues, holds or drops packets as decided, run by run.

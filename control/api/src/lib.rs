@@ -25,7 +25,7 @@ use srv6d_offer::Offer;
 use explain::{ExplainView, LastDrop, LongestMatch};
 use state::{
     CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView,
-    RouteStatus, SidStatus, SourceView, UnfollowedRoute,
+    RouteStatus, SidStatus, SourceView, UnfollowedRoute, WorkerStatus,
 };
 
 /// Version of the protocol. A peer with another version is refused, because its messages might be misunderstood.
@@ -61,6 +61,8 @@ pub enum Topic {
     Generation,
     /// Path controllers: the state of each, and the paths of every peer.
     Source,
+    /// Workers: how busy each is, packets of a round, nanoseconds of a packet by stage.
+    Workers,
     /// The process: capabilities, seccomp, guards, open files.
     Process,
     /// The last packets that were dropped, for each reason.
@@ -167,6 +169,8 @@ pub enum Response {
     Generation(Box<GenerationView>),
     /// Answer to `show source`.
     Source(Vec<SourceView>),
+    /// Answer to `show workers`.
+    Workers(Vec<WorkerStatus>),
     /// Answer to `show process`.
     Process(Box<ProcessView>),
     /// Answer to `explain`.

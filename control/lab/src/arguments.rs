@@ -11,7 +11,7 @@ use super::experiment::ExperimentArguments;
 use super::outage::Failure;
 use super::state::RunDirectory;
 use super::topology::{Chosen, Routing};
-use super::{explain, generated, graph, impair, ring, topology_check, traffic};
+use super::{explain, generated, graph, impair, ring, top, topology_check, traffic};
 
 /// Arguments of `srv6d lab`.
 #[derive(Debug, Args)]
@@ -100,6 +100,16 @@ pub(super) enum LabCommand {
         link: String,
         #[command(flatten)]
         settings: impair::Settings,
+    },
+    /// Show how busy the workers of all nodes are, again and again, the busiest first
+    #[command(after_help = "Examples:\n  \
+        srv6d lab top\n  \
+        srv6d lab top --interval 10 --count 6 > busy.txt")]
+    Top {
+        #[command(flatten)]
+        lab: Which,
+        #[command(flatten)]
+        pace: top::Pace,
     },
     /// Draw the way of one packet over all nodes, by the tables in force and without sending it; exit status 1 if it does
     /// not arrive

@@ -45,6 +45,7 @@ mod screen;
 mod state;
 mod status;
 mod tool;
+mod top;
 mod topology;
 mod topology_check;
 mod traffic;
@@ -127,6 +128,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Impair { lab, link, settings } => {
             need_root("lab impair")?;
             impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Top { lab, pace } => {
+            need_root("lab top")?;
+            top::run(&Lab::open(&lab.running()?)?, pace)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Explain { lab, node, packet, json } => {

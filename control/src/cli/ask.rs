@@ -53,6 +53,7 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Counters(view) => output::print_json(view),
         Response::Generation(view) => output::print_json(view),
         Response::Source(views) => output::print_json(views),
+        Response::Workers(rows) => output::print_json(rows),
         Response::Process(view) => output::print_json(view),
         Response::Explained(view) => output::print_json(view),
         Response::Matched(row) => output::print_json(row),

@@ -195,6 +195,7 @@ enum Command {
         srv6d show ports\n  \
         srv6d show paths --json | jq '.[] | {path, packets}'\n  \
         srv6d show ports --watch             packets and bits a second, until Ctrl-C\n  \
+        srv6d show workers --watch           how busy is each worker?\n  \
         srv6d show generation                what waits, what was refused, what changed last\n  \
         srv6d show routes 2001:db8::1        the longest match of an address\n  \
         srv6d show drops no_route --hex      the last packets that were dropped for this reason")]

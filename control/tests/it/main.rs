@@ -43,6 +43,7 @@ mod daemon_systemd;
 mod daemon_tc;
 mod daemon_unprivileged;
 mod daemon_vlan;
+mod daemon_workers;
 mod fpm_frr;
 mod fpm_hostile;
 mod fpm_plan;

@@ -9,9 +9,12 @@ use crate::kernel::{self, Mirror};
 use crate::limits;
 use crate::source;
 use srv6d_api::server::Answer;
-use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, SourceView, State, UnfollowedRoute};
+use srv6d_api::state::{
+    CountersView, GenerationView, ProcessView, Published, SourceView, StageTime, State, UnfollowedRoute, WorkerStatus,
+};
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
+use srv6d_dataplane::{Polling, STAGES, Workload};
 use srv6d_plan::{self as plan, Plan, Unfollowed};
 use srv6d_srv6::desired::TableId;
 
@@ -264,6 +267,7 @@ impl Node {
             ),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
+            Topic::Workers => Response::Workers(self.workers()),
             Topic::Process => Response::Process(Box::new(self.process())),
             Topic::Generation => Response::Generation(Box::new(self.generation())),
         }
@@ -276,6 +280,7 @@ impl Node {
         let view = self.view(&counters);
         State {
             counters: shown_counters,
+            workers: self.workers(),
             sids: view.sids(),
             paths: view.paths(),
             neighbors: view.neighbors(),
@@ -307,6 +312,15 @@ impl Node {
             }
         }
         response
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        let polling = match self.dataplane.polling() {
+            Polling::Busy => "busy",
+            Polling::Adaptive => "adaptive",
+        };
+        let workloads = self.dataplane.workloads().enumerate();
+        workloads.map(|(worker, (core, workload))| worker_status(worker, core, polling, &workload)).collect()
     }
 
     fn process(&self) -> ProcessView {
@@ -429,5 +443,25 @@ mod tests {
         assert_eq!(Arc::strong_count(&routes), 2, "the answer has the list, and nothing made of it");
         drop(answer);
         assert_eq!(Arc::strong_count(&routes), 1);
+    }
+}
+
+fn worker_status(worker: usize, core: Option<usize>, polling: &str, workload: &Workload) -> WorkerStatus {
+    let stages = STAGES.iter().zip(workload.stages);
+    WorkerStatus {
+        worker,
+        core,
+        polling: polling.to_owned(),
+        packets: workload.packets,
+        rounds: workload.rounds,
+        busy_rounds: workload.busy_rounds,
+        full_rounds: workload.full_rounds,
+        late_rounds: workload.late_rounds,
+        longest_round_ns: workload.longest_round,
+        lived_ns: workload.lived,
+        busy_ns: workload.busy,
+        asleep_ns: workload.asleep,
+        timed_packets: workload.timed_packets,
+        stages_ns: stages.map(|(stage, nanoseconds)| StageTime { stage: (*stage).to_owned(), nanoseconds }).collect(),
     }
 }
