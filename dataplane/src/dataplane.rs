@@ -356,12 +356,12 @@ impl Dataplane {
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Starts a capture of a device. Returns `None` if the device was never attached. During the capture all packets
-    /// go through the workers, also those of `offload = "xdp"`.
-    pub fn capture(&mut self, device: &str) -> Option<Capture> {
-        let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
+    /// Starts a capture of devices, those that were never attached left out. Returns also the devices by socket number. During
+    /// the capture all packets go through the workers, also those of `offload = "xdp"`.
+    pub fn capture(&mut self, devices: &[String]) -> (Capture, BTreeMap<usize, String>) {
+        let capture = self.taps.open(devices.iter().filter_map(|device| self.numbers.get(device)).copied());
         self.refresh_offload();
-        Some(capture)
+        (capture, self.numbers.iter().map(|(device, number)| (*number, device.clone())).collect())
     }
 
     /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths

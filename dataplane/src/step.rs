@@ -13,7 +13,7 @@ use srv6d_srv6::{
 
 use srv6d_wire::ecn;
 
-use crate::capture::{self, Sink, Taps};
+use crate::capture::{Fate, Looking, Taps};
 use crate::counters::WorkerCounters;
 use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
@@ -60,7 +60,7 @@ struct Round<'s> {
     tally: &'s Tally,
     now: u64,
     /// The open captures. There are almost never any.
-    taps: Option<Arc<Vec<Sink>>>,
+    taps: Option<Looking>,
 }
 
 /// Socket and time of a packet's arrival.
@@ -182,6 +182,9 @@ impl<I: Io> Step<I> {
             self.counters.workload().round(is_full);
         }
         self.stopwatch.end(received, self.counters.workload());
+        if let Some(taps) = round.taps {
+            taps.deliver();
+        }
         received
     }
 
@@ -200,11 +203,10 @@ impl<I: Io> Step<I> {
         if received > 0 {
             self.count_received(io, round, socket, &mut burst);
             if let Some(taps) = &round.taps {
-                for frame in &mut burst {
-                    copy(io, taps, socket, false, frame);
-                }
+                self.write_watched(io, round, taps, socket, &mut burst);
+            } else {
+                self.write(io, round, socket, &mut burst);
             }
-            self.write(io, round, socket, &mut burst);
             self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
             self.stopwatch.mark(Stage::Send);
         }
@@ -250,6 +252,19 @@ impl<I: Io> Step<I> {
         }
         self.counters.set_held(self.held.len());
         (0..io.sockets()).for_each(|socket| io.flush(socket));
+    }
+
+    /// Like [`write`](Self::write), while a capture is open: copies the packets, and says what becomes of each.
+    #[cold]
+    fn write_watched(&mut self, io: &I, round: &Round<'_>, taps: &Looking, socket: usize, frames: &mut [I::Frame]) {
+        let first = taps.copies();
+        for frame in frames.iter_mut() {
+            copy(io, taps, socket, false, frame);
+        }
+        self.write(io, round, socket, frames);
+        let socket_of = |port: u16| round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+        let fates = self.runs.iter().flat_map(|run| std::iter::repeat_n(Fate::of(run.verdict, socket_of), run.packets));
+        taps.decided(first, fates);
     }
 
     /// Looks the packets up and writes them as they will leave: on the fast path if they are plain, otherwise on the
@@ -497,9 +512,9 @@ impl<I: Io> Step<I> {
 }
 
 #[cold]
-fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::Frame) {
+fn copy<I: Io>(io: &I, taps: &Looking, socket: usize, sent: bool, frame: &mut I::Frame) {
     let length = io.packet_len(frame);
-    capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
+    taps.copy(socket, sent, io.packet(frame).bytes(), length);
 }
 
 /// Notes a received packet for `show drops` if the verdict is to drop it.

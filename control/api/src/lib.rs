@@ -107,11 +107,12 @@ pub enum Request {
     },
     /// Make the path controllers be asked now.
     Sync,
-    /// Copy the packets that srv6d receives and sends on a port. The answer is followed by a pcap stream, which ends
-    /// when the client closes the connection.
+    /// Copy the packets that srv6d receives and sends on ports. The answer is followed by a pcapng stream, which ends when
+    /// the client closes the connection.
     Capture {
-        /// Name of the port.
-        port: String,
+        /// Names of the ports. None: all ports.
+        #[serde(default)]
+        ports: Vec<String>,
         /// The direction to copy. `None`: both.
         #[serde(default)]
         direction: Option<Direction>,
@@ -181,10 +182,10 @@ pub enum Response {
     Drops(Vec<LastDrop>),
     /// The controllers are being asked now.
     Syncing,
-    /// A pcap stream follows.
+    /// A pcapng stream follows.
     Capturing {
-        /// Network device of the port.
-        device: String,
+        /// Network devices of the ports.
+        devices: Vec<String>,
     },
     /// `reload` has taken the file over.
     Reloaded(Reloaded),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use srv6d_pcap::Wanted;
 
 use super::error::LabError;
 use super::experiment::ExperimentArguments;
@@ -100,6 +101,21 @@ pub(super) enum LabCommand {
         link: String,
         #[command(flatten)]
         settings: impair::Settings,
+    },
+    /// Capture what the srv6d of all nodes receive and send, as one pcapng file
+    #[command(after_help = "Examples:\n  \
+        srv6d lab capture --write fabric.pcapng\n  \
+        srv6d lab capture | wireshark -k -i -\n  \
+        srv6d lab capture --node leaf00 --node spine01 --filter 'sid fcbb:0:1006::/48' | tshark -r -\n\n\
+        Interfaces are named NODE:PORT. A packet is there once for each port that receives or sends it.")]
+    Capture {
+        #[command(flatten)]
+        lab: Which,
+        /// Only this node; may be given several times [default: all nodes]
+        #[arg(long = "node", value_name = "NODE")]
+        nodes: Vec<String>,
+        #[command(flatten)]
+        wanted: Wanted,
     },
     /// Show how busy the workers of all nodes are, again and again, the busiest first
     #[command(after_help = "Examples:\n  \

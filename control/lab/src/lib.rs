@@ -10,6 +10,7 @@
 
 mod arguments;
 mod bgp_demo;
+mod capture;
 mod controller;
 mod convergence;
 mod counters;
@@ -128,6 +129,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         LabCommand::Impair { lab, link, settings } => {
             need_root("lab impair")?;
             impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Capture { lab, nodes, wanted } => {
+            need_root("lab capture")?;
+            capture::run(&Lab::open(&lab.running()?)?, &nodes, &wanted)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Top { lab, pace } => {

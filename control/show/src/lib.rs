@@ -48,7 +48,7 @@ fn text_of(response: &Response) -> String {
         Response::Explained(view) => explain::render(view),
         Response::Matched(row) => explain::longest_match(row),
         Response::Drops(rows) => explain::drops(rows, false),
-        Response::Capturing { device } => format!("packets of {device} follow\n"),
+        Response::Capturing { devices } => format!("packets of {} follow\n", devices.join(", ")),
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
         Response::Diff(diff) => generation::diff(diff),

@@ -58,7 +58,7 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Explained(view) => output::print_json(view),
         Response::Matched(row) => output::print_json(row),
         Response::Drops(rows) => output::print_json(rows),
-        Response::Capturing { device } => output::print_json(&serde_json::json!({ "capturing": device })),
+        Response::Capturing { devices } => output::print_json(&serde_json::json!({ "capturing": devices })),
         Response::Syncing => output::print_json(&serde_json::json!({ "syncing": true })),
         Response::Reloaded(reloaded) => output::print_json(reloaded),
         Response::Diff(diff) => output::print_json(diff),

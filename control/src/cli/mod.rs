@@ -227,11 +227,16 @@ enum Command {
         CAP_NET_RAW, and no daemon. Ctrl-C ends it with the summary.\n\n\
         Exit status 1 when no probe has arrived.")]
     Ping(Box<probe::PingArguments>),
-    /// Capture the packets that srv6d receives and sends on a port, as pcap
+    /// Capture the packets that srv6d receives and sends, on all ports at once, as pcapng
     #[command(after_help = "Examples:\n  \
+        srv6d capture | tshark -n -r -                    every port, live\n  \
         srv6d capture Ethernet0 | tcpdump -n -r -\n  \
-        srv6d capture eth1 --direction out --write /tmp/eth1.pcap\n  \
+        srv6d capture eth1 eth2 --direction out -c 100 --write /tmp/out.pcapng\n  \
+        srv6d capture --filter 'sid fcbb:0:1004::/48 and not icmp6' | wireshark -k -i -\n  \
+        srv6d capture --write /tmp/ring.pcapng --file-size 100 --files 5\n  \
         srv6d capture Ethernet0 --kernel | tcpdump -n -r - 'ip6 proto 41'\n\n\
+        Each packet has its port, its direction, and a comment with what became of it: `sent by eth2`, `dropped: no_route`.\n\
+        A word of the filter looks at all headers of a packet, outer and inner.\n\n\
         What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this \
         shows the rest, and --kernel both. Meanwhile workers have what XDP programs forward otherwise \
         (offload = \"xdp\"). Of a packet longer than a buffer the first 3.8 kB are shown. \

@@ -22,6 +22,7 @@ mod confine;
 mod container_engine;
 mod containerlab;
 mod daemon_balance;
+mod daemon_capture;
 mod daemon_emulated;
 mod daemon_end;
 mod daemon_explain;
