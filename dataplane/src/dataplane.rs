@@ -30,7 +30,7 @@ use crate::drops::Dropped;
 use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
-use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
+use crate::worker::{self, Command, PacketMemory, Sockets, WorkerLoop};
 use crate::workload::Workload;
 
 mod amend;
@@ -133,7 +133,7 @@ pub enum DataplaneError {
         in_use: u64,
         /// Soft limit of the process (`RLIMIT_NOFILE`).
         limit: u64,
-        /// Descriptors that one more port may take.
+        /// Number of descriptors that one more port may need.
         needed: u64,
     },
 }
@@ -155,7 +155,7 @@ pub struct AttachedPort {
     pub offload: Option<PortOffload>,
 }
 
-struct Worker {
+struct WorkerHandle {
     thread: Option<JoinHandle<()>>,
     commands: Sender<Command>,
     waker: Waker,
@@ -164,7 +164,7 @@ struct Worker {
     counters: Arc<WorkerCounters>,
 }
 
-impl Worker {
+impl WorkerHandle {
     fn tell(&self, command: Command) {
         let _ = self.commands.send(command); // a dead worker ends the process by itself
         self.waker.wake();
@@ -191,7 +191,7 @@ struct Device {
 /// Packets that the sockets of a device have lost.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Packets lost by sockets that are closed now.
+    /// Packets lost by sockets that are closed by now.
     before: u64,
     sockets: Vec<LossWatch>,
 }
@@ -212,7 +212,7 @@ impl Losses {
 pub struct Dataplane {
     settings: Settings,
     rings: Rings,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerHandle>,
     tables: Publisher,
     generation: u64,
     /// Socket numbers by device name. A device that comes back gets its old number, and so its counters.
@@ -232,7 +232,7 @@ pub struct Dataplane {
     kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
-    /// Reports that control has already fetched with `smaller_paths`.
+    /// Reports that were taken from `smaller_paths` before counters were reused, and that control has not fetched yet.
     told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
@@ -295,7 +295,7 @@ impl Dataplane {
         index: usize,
         wanted: Sender<(PortId, IpAddr)>,
         smaller_path: Sender<PathMtu>,
-    ) -> Result<Worker, DataplaneError> {
+    ) -> Result<WorkerHandle, DataplaneError> {
         let umem = self.umem()?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
@@ -327,11 +327,11 @@ impl Dataplane {
                 {
                     tracing::warn!("worker {index}: cannot be pinned to core {core}");
                 }
-                worker::run(Rounds::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
+                worker::run(WorkerLoop::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
-        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
+        Ok(WorkerHandle { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
     }
 
     /// Returns core and workload of each worker.
@@ -423,7 +423,7 @@ impl Dataplane {
     pub fn last_drops(&self) -> Vec<(usize, String, Dropped)> {
         let name =
             |socket: usize| self.numbers.iter().find(|(_, number)| **number == socket).map(|(name, _)| name.clone());
-        let of_worker = |(number, worker): (usize, &Worker)| {
+        let of_worker = |(number, worker): (usize, &WorkerHandle)| {
             let dropped = worker.counters.last_drops();
             dropped.into_iter().map(move |dropped| (number, name(dropped.socket).unwrap_or_default(), dropped))
         };
@@ -454,7 +454,7 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_to(&mut counters.total);
         }
-        // It is read before the packets that were received, which it is part of.
+        // The delivered packets are part of the received ones, so their counter is read first.
         let delivered = self.in_front.delivered();
         for (name, &number) in &self.numbers {
             let device = self.device_counters(name, number);

@@ -36,5 +36,5 @@ pub use dataplane::{
 pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
-pub use worker::{PacketMemory, Rounds, Sockets};
+pub use worker::{PacketMemory, Sockets, WorkerLoop};
 pub use workload::{STAGES, Workload};

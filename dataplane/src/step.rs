@@ -7,7 +7,7 @@ use srv6d_balance::{FarPorts, Sample};
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
+    DropReason, Leaving, LookUpResult, LookUps, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
     learned, slow_path, write_burst, write_one,
 };
 
@@ -47,7 +47,7 @@ pub struct Step<I: Io> {
     burst: Vec<I::Frame>,
     look_ups: LookUps,
     runs: Vec<Run>,
-    generation: u64,
+    revision: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
@@ -73,7 +73,7 @@ struct Arrival {
 /// A run: consecutive packets with one verdict, which are sent and counted together. A burst is usually one run.
 struct Run {
     verdict: Verdict,
-    /// Slot of the tagged port they leave by, if it is one.
+    /// Slot of the port that the packets leave through, if it is a tagged one.
     vlan: Option<usize>,
     packets: usize,
     bytes: usize,
@@ -96,7 +96,7 @@ impl<I: Io> Step<I> {
             burst: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
-            generation: 0,
+            revision: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
@@ -118,7 +118,7 @@ impl<I: Io> Step<I> {
         self
     }
 
-    /// Sets the place where it is written how busy the ports behind neighbours are.
+    /// Sets the source of the states of ports behind neighbours.
     #[must_use]
     pub fn seeing_far(mut self, far: Arc<FarPorts>) -> Self {
         self.slow.balancer.set_far(far);
@@ -142,7 +142,7 @@ impl<I: Io> Step<I> {
         self.emulated.queued()
     }
 
-    /// When a round is needed although nothing is received: nanoseconds of the clock of [`round`](Self::round).
+    /// Returns the time at which a round is needed even if nothing is received, by the clock of [`round`](Self::round).
     pub fn next_event(&self) -> Option<u64> {
         self.emulated.next_event()
     }
@@ -152,8 +152,8 @@ impl<I: Io> Step<I> {
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
         let round = Round { snapshot, tally, now, taps: self.taps.looking() };
-        if snapshot.generation != self.generation {
-            self.generation = snapshot.generation;
+        if snapshot.revision != self.revision {
+            self.revision = snapshot.revision;
             if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
                 self.follow_emulation(io, &round);
             }
@@ -384,7 +384,7 @@ impl<I: Io> Step<I> {
         self.count_queue(way_out, round.now);
     }
 
-    /// Sends what has arrived at the other end of the emulated ports.
+    /// Sends the packets that have arrived at the other end of their emulated ports.
     #[inline(never)]
     fn release(&mut self, io: &mut I, round: &Round<'_>) {
         for socket in self.emulated.sockets() {
@@ -494,7 +494,7 @@ impl<I: Io> Step<I> {
         self.discard(io, frame, reason);
     }
 
-    /// Drops a frame without a note: it has been noted, or the reason says all.
+    /// Drops a frame without a note, because it has been noted already or the reason says everything.
     fn discard(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
         self.counters.dropped(reason);
         io.recycle(frame);
@@ -536,7 +536,7 @@ fn note_refused<I: Io>(
 
 /// Writes one packet on the fast path while a capture is open: then packets are written one by one.
 #[inline(never)]
-fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookUpResult) -> Option<u16> {
     let mut packet = io.packet(frame);
     let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
     let (at, tail) = (packet.extent(), packet.tail_len());
@@ -582,9 +582,9 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of
-/// the tagged port that it leaves by. What leaves in a burst needs neither: no capture is open then, and the fast path
-/// writes no tags.
+/// Copies a packet that leaves to open captures, unless it has to wait in an emulated port first. Returns the counter
+/// slot of the tagged port that it leaves through. Packets that leave in a burst do not come here: no capture is open
+/// then, and the fast path writes no tags.
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;

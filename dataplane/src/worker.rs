@@ -48,8 +48,8 @@ pub enum PacketMemory {
     ZeroCopy,
 }
 
-/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory without a copy, and are copied
-/// from one memory to the other.
+/// The AF_XDP sockets of one worker. Frames are handed over without a copy between ports that share a packet memory,
+/// and copied between the two memories.
 #[derive(Debug)]
 pub struct Sockets {
     umem: Umem,
@@ -183,7 +183,7 @@ impl Io for Sockets {
 }
 
 /// The rounds of a worker, without its thread.
-pub struct Rounds {
+pub struct WorkerLoop {
     /// The ports of the worker.
     pub io: Sockets,
     step: Step<Sockets>,
@@ -193,7 +193,7 @@ pub struct Rounds {
     meter: Meter,
 }
 
-impl Rounds {
+impl WorkerLoop {
     /// Creates a worker that gets no commands.
     pub fn alone(io: Sockets, step: Step<Sockets>, reader: Reader) -> Self {
         Self::new(io, step, reader, crossbeam::channel::unbounded().1)
@@ -241,7 +241,7 @@ fn longest_sleep(waits: bool, event: Option<u64>, now: u64) -> Duration {
 }
 
 /// Runs until it is told to stop.
-pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
+pub(crate) fn run(mut rounds: WorkerLoop, waker: &Waker, polling: Polling) {
     let mut idle = 0;
     while let Some(received) = rounds.round() {
         if received > 0 {
@@ -255,7 +255,7 @@ pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
             std::hint::spin_loop();
         }
     }
-    let Rounds { mut io, mut step, mut reader, start, .. } = rounds;
+    let WorkerLoop { mut io, mut step, mut reader, start, .. } = rounds;
     drain(&mut io, &mut step, reader.current(), start);
 }
 

@@ -1,7 +1,7 @@
 //! The state that a running srv6d reports.
 //!
-//! They are printed by `--json` as they are: a field keeps its name and meaning once released. Addresses and
-//! prefixes are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
+//! `--json` prints these types as they are: a field keeps its name and meaning once released. Addresses and prefixes
+//! are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub struct EmulatedStatus {
     pub packets: u64,
     /// Bytes that are not yet on the wire.
     pub queue_bytes: u64,
-    /// Largest number of these bytes so far.
+    /// Largest number of bytes so far that were not yet on the wire.
     pub peak_bytes: u64,
     /// Packets that were marked with CE here.
     pub marked: u64,
@@ -127,8 +127,8 @@ pub struct OffloadStatus {
     /// Whether srv6d has chosen this (`"auto"`).
     #[serde(default)]
     pub auto: bool,
-    /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them. With `auto`, why
-    /// srv6d has chosen this stands in front.
+    /// Why the program does not forward, or which plain packets it leaves to the workers. Empty: it forwards all of
+    /// them. With `auto`, the text begins with the reason for srv6d's choice.
     pub reason: String,
 }
 
@@ -260,13 +260,13 @@ pub struct NeighborStatus {
 /// One member of a group that chooses by a policy: `show balance`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// What the group belongs to: `route`, `steer` or `sid`, and the first of the prefixes that have it.
+    /// Owner of the group: `route`, `steer` or `sid`, and the first of the prefixes that have the group.
     pub group: String,
     /// Number of further prefixes with the same members and the same policy.
     pub more: usize,
     /// Name of the policy.
     pub policy: String,
-    /// What decides: `flowlet`, `adaptive`, `global` or `weighted`.
+    /// Mode of the policy: `flowlet`, `adaptive`, `global` or `weighted`.
     pub mode: String,
     /// Next hop or path.
     pub member: String,
@@ -275,7 +275,7 @@ pub struct MemberStatus {
     /// Bits per second that the member's links can carry, if that is known. Only weighted policies have it.
     #[serde(default)]
     pub capacity: Option<u64>,
-    /// What the weights of a weighted policy are made of: `capacities`, `route` or `nothing`.
+    /// Source of the weights of a weighted policy: `capacities`, `route` or `nothing`.
     #[serde(default)]
     pub weights_from: Option<String>,
     /// Quality of the own port, 0 to 7; 7 is the best. Only adaptive and global policies have one.
@@ -288,7 +288,7 @@ pub struct MemberStatus {
     pub used_band: Option<u8>,
     /// How busy the port is, in permille, with `band`.
     pub score: Option<u16>,
-    /// Packets that left by the member, those of other groups included.
+    /// Packets that left by the member, including packets of other groups with the same member.
     pub packets: u64,
     /// Flowlets that began on the member.
     pub flowlets: u64,
@@ -299,7 +299,7 @@ pub struct MemberStatus {
 /// Heartbeats of this node and its neighbours: `show glb`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GlbView {
-    /// What the node does: `helper-only`, `load-balancer-only` or `both`.
+    /// Role of the node: `helper-only`, `load-balancer-only` or `both`.
     pub role: String,
     /// BGP identifier of this node.
     pub node: String,
@@ -347,7 +347,7 @@ pub struct GlbPeerRow {
     pub port: String,
     /// `fresh`, `unknown` after three silent periods, `suspect` after five, or `unheard`.
     pub state: String,
-    /// What the peer does: `helper-only` or `both`.
+    /// Role of the peer: `helper-only` or `both`.
     pub role: Option<String>,
     /// Microseconds since the last heartbeat.
     pub age_us: Option<u64>,
@@ -378,7 +378,7 @@ pub struct GlbLinkRow {
     pub capacity: u64,
     /// Groups look at it: the node is one of `via_nodes`.
     pub looked_at: bool,
-    /// Quality beside the other links to the same node, 0 to 7, by what is left of the capacity. `None`: unknown.
+    /// Quality by the free capacity, compared with the other links to the same node, 0 to 7. `None`: unknown.
     pub band: Option<u8>,
 }
 
@@ -469,7 +469,7 @@ pub struct GenerationView {
     pub config: String,
     /// Generations, newest first. The first one is in force.
     pub generations: Vec<GenerationSummary>,
-    /// How often tables were published in which way, since the daemon was started.
+    /// Numbers of publications of tables since the start of the daemon, by the way they were made.
     #[serde(default)]
     pub tables: Published,
     /// Kernel memory of the daemon's BPF maps and programs, in bytes. It is not part of any process's resident set.
@@ -489,7 +489,7 @@ pub struct GenerationView {
     pub refused: Vec<String>,
 }
 
-/// How tables have come into force so far.
+/// Numbers of tables that have come into force so far, by the way they were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// Whole generations, compiled from all there is.
@@ -555,7 +555,7 @@ pub struct SourceView {
     pub held: Option<u64>,
     /// Number of peers for which it is asked.
     pub peers_total: usize,
-    /// Number of peers whose paths are those of its present answers.
+    /// Number of peers whose paths are the ones of the controller's present answers.
     pub peers_fresh: usize,
     /// Number of rounds begun.
     pub attempts: u64,

@@ -73,7 +73,7 @@ pub struct Source {
     pub packets: BufReader<UnixStream>,
     /// Names of the ports' network devices.
     pub devices: Vec<String>,
-    /// The same connection, by which it is closed.
+    /// The connection of the stream, which is needed to close it.
     pub connection: UnixStream,
 }
 

@@ -208,7 +208,7 @@ mod tests {
         [&kind.to_le_bytes()[..], &length, body, &length].concat()
     }
 
-    /// A section of a pcapng file with an interface of this type, and a packet of four bytes.
+    /// Returns a section of a pcapng file with an interface of this type, and a packet of four bytes.
     fn section(link: u8, packet: [u8; 4]) -> Vec<u8> {
         let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
         let captured = [&[0; 12][..], &[4, 0, 0, 0, 4, 0, 0, 0], &packet].concat();

@@ -79,7 +79,7 @@ impl Units for Known {
 pub struct Refused {
     /// Number of refused announcements.
     pub count: u64,
-    /// What the last of them announced, and which limit it reached.
+    /// What the last refused announcement was about, and which limit it reached.
     pub last: Option<String>,
 }
 

@@ -132,8 +132,8 @@ enum Command {
         What comes back is the configuration and the controller's paths of that generation; links, addresses and \
         neighbours are those of now. Controllers are listened to, but not followed, until `srv6d reload`.")]
     Rollback {
-        /// Number of the generation [default: the newest one made of another configuration or other paths; again: the one
-        /// before that]
+        /// Generation to return to [default: the newest one with another configuration or other paths; if repeated: an
+        /// older one]
         #[arg(value_name = "GENERATION")]
         generation: Option<u64>,
         /// Show what would change, and change nothing
@@ -370,7 +370,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
         let shown: Vec<String> = names.into_iter().filter(is_shown).collect();
         if shown.is_empty() {
-            // It says how to pass the word to one of those commands.
+            // The suggestion says how to pass the word to a hidden command.
             error.remove(ContextKind::Suggested);
         } else {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));

@@ -32,13 +32,13 @@ pub struct ShowArguments {
     /// With `routes`: show the kernel's routes that are not followed, with the reason
     #[arg(long)]
     unfollowed: bool,
-    /// With `routes`: only those in this prefix
+    /// With `routes`: show only routes in this prefix
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["about", "watch"])]
     prefix: Option<IpNet>,
-    /// With `routes`: only those with a next hop on this port
+    /// With `routes`: show only routes with a next hop on this port
     #[arg(long, value_name = "PORT", conflicts_with_all = ["about", "watch"])]
     port: Option<String>,
-    /// With `routes`: only those of this table; with an address, the table to look it up in [default: main]
+    /// With `routes`: show only routes of this table; with an address: the table to look it up in [default: main]
     #[arg(long, value_name = "TABLE", value_parser = table, conflicts_with = "watch")]
     table: Option<u32>,
     /// With `drops`: show the first bytes of each packet

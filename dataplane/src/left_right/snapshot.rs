@@ -46,7 +46,7 @@ impl Wiring {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Number of the generation. 0 means that nothing was published yet.
-    pub generation: u64,
+    pub revision: u64,
     /// The compiled tables.
     pub tables: Tables,
     /// Socket of each port, by the port's index. `None` means that it is not attached.
@@ -68,10 +68,10 @@ pub(crate) fn in_huge_pages(tables: &Tables) {
 }
 
 impl Snapshot {
-    pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
+    pub(crate) fn new(revision: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
         let Wiring { socket_of, port_of, vlans, emulated } = wiring;
         in_huge_pages(&tables);
-        Self { generation, tables, socket_of, port_of, vlans, emulated, tallies }
+        Self { revision, tables, socket_of, port_of, vlans, emulated, tallies }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.

@@ -38,14 +38,14 @@ static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC
 /* Interfaces, by the number of the device. 0: there is none. A map of devices cannot serve XDP programs and others. */
 BY_NUMBER(BPF_MAP_TYPE_ARRAY, interfaces, __u32, PORTS);
 
-/* The packets that a frame becomes. Lengths are without Ethernet header. */
+/* The packets into which the kernel will cut a frame. Lengths are without the Ethernet header. */
 struct cut {
 	__u32 packets;
 	__u32 longest;
-	__u32 bytes; /* of all of them */
+	__u32 bytes; /* sum over all packets */
 };
 
-/* A new head of a frame, which begins behind the two bytes. */
+/* A new head of a frame. It begins behind the two unused bytes, which align it. */
 struct head {
 	__u8 unused[2];
 	struct eth eth;
@@ -161,7 +161,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 
 	if ((const void *)(ip + 1) > end || !is_plain_v6(ip, skb->len))
 		return TC_PASS;
-	/* Tunnels inside tunnels are rare. They are the worker's. */
+	/* Tunnels inside tunnels are rare, and are left to the worker. */
 	if (ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP || ip->next_header == IPPROTO_ROUTING)
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
@@ -223,7 +223,7 @@ int srv6d_local(struct __sk_buff *skb)
 	of_all = ROW(node, set, 0);
 	if (!port || !of_all)
 		return TC_PASS;
-	/* A shorter frame is in one piece, or is the worker's. */
+	/* A shorter frame is in one piece, or is left to the worker. */
 	if ((const void *)eth + READ_LEN > end && skb->len >= READ_LEN) {
 		if (bpf_skb_pull_data(skb, READ_LEN))
 			return TC_PASS;

@@ -14,7 +14,7 @@
 //!
 //! The maps hold the rows of the workers' tables byte for byte, as the crate `srv6d-fib` declares them for both languages.
 //! Two things differ between engines, and are in no row: the numbers of the devices that ports stand for, and what a
-//! device takes from an XDP program. They are the [`Wiring`].
+//! device takes from an XDP program. They are the [`ProgramWiring`].
 //!
 //! # Sizes
 //!
@@ -61,7 +61,7 @@ use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
 pub use sizes::Sizes;
-pub use wiring::{KernelEnd, Wiring};
+pub use wiring::{KernelEnd, ProgramWiring};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -72,14 +72,14 @@ const PROGRAM: &str = "srv6d_offload";
 /// Stands in errors where the name of a port would be, because the error concerns all ports.
 const ALL_PORTS: &str = "offload";
 
-/// The row of packets that only the worker handles.
+/// The row of prefixes whose packets only the worker handles.
 const TO_WORKER: PrefixRow = PrefixRow { target: NO_TARGET, flags: PREFIX_HAS_TARGET };
 
 /// The program and its tables.
 pub struct XdpOffload {
     maps: Maps,
     sizes: Sizes,
-    /// What programs with smaller maps counted.
+    /// Counts of earlier programs, whose maps were smaller.
     counted: Counted,
     sets: [Written; 2],
     in_force: usize,
@@ -87,7 +87,7 @@ pub struct XdpOffload {
     ifindexes: BTreeMap<u16, u32>,
     local: Option<Local>,
     ingress: BTreeMap<u16, Ingress>,
-    /// What is written of the kernel's end.
+    /// The row of the kernel's end, as it is in the map.
     kernel_end: KernelEndRow,
     // Keeps the program itself loaded.
     ebpf: Ebpf,
@@ -100,7 +100,7 @@ type Rows = BTreeMap<Prefix, PrefixRow>;
 #[derive(Debug, Default)]
 struct Written {
     node: BTreeMap<u32, NodeRow>,
-    /// By number of the device.
+    /// Rows of ports, by the number of the device.
     ports: BTreeMap<u32, PortRow>,
     /// Source prefixes by their owner.
     sources: BTreeMap<u32, BTreeSet<Prefix>>,
@@ -116,7 +116,7 @@ struct Written {
     group_members: BTreeMap<u32, u32>,
     group_patterns: BTreeMap<u32, PatternRow>,
     hops: BTreeMap<u32, HopRow>,
-    /// By index of the port.
+    /// Rows of devices, by the index of the port.
     devices: BTreeMap<u32, DeviceRow>,
     blocks: BTreeMap<u32, BlockRow>,
     usid_pages: BTreeMap<u32, u32>,
@@ -238,7 +238,7 @@ impl XdpOffload {
     /// # Errors
     /// The tables do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all
     /// ports.
-    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         if forwarding.prefixes() > PREFIXES as usize {
             let why = format!("{} prefixes, and {PREFIXES} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
@@ -289,7 +289,7 @@ impl XdpOffload {
         Ok(())
     }
 
-    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
         self.write_ways(set, wanted)?;
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
@@ -347,7 +347,7 @@ impl XdpOffload {
     }
 }
 
-/// Shortens the verifier's output to its verdict, the last line that is not a figure.
+/// Shortens the verifier's output to its verdict: the last line that is no statistics.
 fn in_short(why: &str) -> String {
     let Some((error, log)) = why.split_once(" Verifier output: ") else { return why.to_owned() };
     let is_figure =
@@ -372,8 +372,8 @@ fn some<R: Row>(rows: &BTreeMap<u32, R>, is_counted: impl Fn(&R) -> bool) -> imp
     rows.iter().filter(move |(_, row)| is_counted(row)).map(|(&number, &row)| (number, row))
 }
 
-/// Changes the rows of a table from `now` to `wanted`. A row that is gone is overwritten with zeros. Rows that do not fit
-/// are left out: the packets are the workers'.
+/// Changes the rows of a table from `now` to `wanted`. A row that is gone is overwritten with zeros. Rows that do not
+/// fit are left out, and workers handle their packets.
 fn write_rows<R: Row>(
     table: &mut Table<R>,
     set: usize,
@@ -465,9 +465,9 @@ mod tests {
     const REDIRECT: u32 = 4;
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
-    fn wiring() -> Wiring {
+    fn wiring() -> ProgramWiring {
         let to = [(1, DeviceRow { number: 3, mtu: u32::MAX })].into();
-        Wiring { from: [(1, 3)].into(), to, kernel: None }
+        ProgramWiring { from: [(1, 3)].into(), to, kernel: None }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {

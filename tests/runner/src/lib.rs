@@ -233,7 +233,8 @@ pub struct Node {
     is_emulated: bool,
     names: Vec<String>,
     front: Option<Front>,
-    /// Frames that have left since the last round: those that the program in front has forwarded, and those before them.
+    /// Frames that have left since the last round: frames that the program in front has forwarded, and frames that left
+    /// before them.
     passed_by: Vec<(String, Vec<u8>)>,
     /// Frames that the program in front has forwarded, as they were received.
     offloaded: Vec<Vec<u8>>,
@@ -337,7 +338,7 @@ impl Node {
 
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
         self.snapshot.tables = build(desired, &mut self.slots, self.front.as_mut())?;
-        self.snapshot.generation += 1;
+        self.snapshot.revision += 1;
         self.desired = desired.clone();
         if self.is_emulated {
             self.emulate();
@@ -360,7 +361,7 @@ impl Node {
         if let (Some(front), Some(device)) = (&mut self.front, device)
             && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = front.forward(device, frame)?
         {
-            // What came before leaves before.
+            // Frames that arrived earlier have to leave earlier, so the worker forwards them now.
             if self.waits() {
                 while self.step.round(&mut self.io, &self.snapshot, self.latest) > 0 {}
             }

@@ -169,7 +169,7 @@ impl Node {
     ) -> Result<Response, Refusal> {
         let (inputs, plan) = self.plan_reload(read, mirror).await?;
         let asked_after = self.asked_after(&inputs);
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Reload, mirror).await?;
         reloaded.warnings.extend(asked_after);
         self.held = None;
         Ok(Response::Reloaded(reloaded))
@@ -199,13 +199,13 @@ impl Node {
         if dry_run {
             return Ok(Response::Diff(self.diff_to(&plan)));
         }
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Rollback(target), mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Rollback(target), mirror).await?;
         reloaded.returned_to = Some(target);
         self.held = Some(target);
         Ok(Response::Reloaded(reloaded))
     }
 
-    async fn put_in_force(
+    async fn apply_inputs(
         &mut self,
         inputs: Inputs,
         plan: Plan,
@@ -213,7 +213,7 @@ impl Node {
         mirror: &Mirror,
     ) -> Result<Reloaded, Refusal> {
         let (warnings, pending) = (self.warnings_of(&plan), headlines(&plan.pending));
-        let diff = self.take(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
+        let diff = self.put_in_force(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
         Ok(Reloaded {
             generation: self.dataplane.generation().0,
             changes: diff.lines(),
@@ -224,7 +224,7 @@ impl Node {
     }
 
     fn plan_config(&self, configured: Configured, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
-        // Ports may have come or gone since it was read.
+        // Ports may have come or gone since the configuration was read.
         let configured = configured.for_interfaces(&self.interfaces())?;
         // A source that is no longer configured offers nothing.
         let still: Vec<Offer> =

@@ -244,7 +244,7 @@ impl Collector {
         }
         // A controller that has never answered has no age. The metric is absent then, which an alert can detect.
         let ages = rows.iter().filter_map(|row| Some((vec![("source", row.source.as_str())], row.age_seconds?)));
-        gauges(encoder, "source_age_seconds", "Time since every peer was fresh", ages)
+        gauges(encoder, "source_age_seconds", "Time since the last round after which every peer was fresh", ages)
     }
 
     fn fpm(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {

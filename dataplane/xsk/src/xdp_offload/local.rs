@@ -12,7 +12,7 @@ use crate::program::{chain, load, os_code, program_fix};
 /// Name of the program's function in `bpf/tc.h`.
 const PROGRAM: &str = "srv6d_local";
 
-/// The place where the program is.
+/// The interface whose egress has the program.
 pub(super) struct Local {
     port: u16,
     ifindex: u32,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::test_run::once_local;
-    use crate::xdp_offload::{PacketCount, Sizes, Wiring};
+    use crate::xdp_offload::{PacketCount, ProgramWiring, Sizes};
 
     const PASS: u32 = u32::MAX;
     const REDIRECT: u32 = 7;
@@ -112,7 +112,7 @@ mod tests {
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
         let to = [(1, DeviceRow { number: 3, mtu: 0 })].into();
-        let wiring = Wiring { from: [(2, 5)].into(), to, kernel: None };
+        let wiring = ProgramWiring { from: [(2, 5)].into(), to, kernel: None };
         offload.publish(forwarding, &wiring).unwrap();
     }
 

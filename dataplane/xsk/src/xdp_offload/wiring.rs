@@ -1,4 +1,4 @@
-//! Where the ports of tables are.
+//! The devices of the ports in the tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::XskError;
 
 /// The devices of one generation, by the index of their port in the tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wiring {
+pub struct ProgramWiring {
     /// Number of the device, for ports whose packets the program may forward.
     pub from: BTreeMap<u16, u16>,
     /// What the program knows of ports that packets may leave through.
@@ -22,7 +22,7 @@ pub struct Wiring {
 pub struct KernelEnd {
     /// Index of its interface.
     pub ifindex: u32,
-    /// Number of the device that is the other end.
+    /// Number of the device that is the packet end of the veth.
     pub number: u16,
     /// Ports that [`put_on_ingress`](super::XdpOffload::put_on_ingress) has been called for, by their index in the tables.
     pub from: BTreeSet<u16>,

@@ -33,8 +33,8 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Returns `None` if the state cannot be built into tables. Engines that go over to the same state one after the other
-    /// share its tables.
+    /// Compiles a state. Returns `None` if it cannot be built into tables. Engines that are configured with the same
+    /// state one after the other share its tables.
     fn of(desired: &Desired) -> Option<Rc<Self>> {
         thread_local!(static LAST: RefCell<Option<Rc<Compiled>>> = const { RefCell::new(None) });
         LAST.with_borrow_mut(|last| {

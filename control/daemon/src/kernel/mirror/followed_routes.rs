@@ -65,7 +65,7 @@ impl FollowedRoutes {
     }
 
     pub(super) fn take_events(&mut self) {
-        self.is_lost |= !self.events.take(&mut self.waiting);
+        self.is_lost |= !self.events.read_all(&mut self.waiting);
         if self.is_lost || self.waiting.len() > EVENTS {
             self.is_lost = true;
             self.waiting.clear();

@@ -11,7 +11,7 @@ use crate::ethtool;
 /// The state of the offloads that change what an AF_XDP socket sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // four switches, as ethtool lists them
-pub struct Offloads {
+pub struct Features {
     /// Transmit checksumming: peers of a veth get partial checksums.
     pub tx_checksum: bool,
     /// TCP segmentation offload.
@@ -69,9 +69,9 @@ pub fn tx_checksum_on(ifname: &str) -> Result<bool, XskError> {
     ethtool::feature(ifname, ethtool::GTXCSUM, "-k tx")
 }
 
-/// Reads all [`Offloads`] of an interface.
-pub fn offloads(ifname: &str) -> Result<Offloads, XskError> {
-    Ok(Offloads {
+/// Reads all [`Features`] of an interface.
+pub fn features(ifname: &str) -> Result<Features, XskError> {
+    Ok(Features {
         tx_checksum: tx_checksum_on(ifname)?,
         tso: ethtool::feature(ifname, ethtool::GTSO, "-k tso")?,
         gso: ethtool::feature(ifname, ethtool::GGSO, "-k gso")?,
