@@ -12,6 +12,7 @@ use srv6d_srv6::{DropReason, MOVES, Verdict};
 
 use crate::drops::{Dropped, LastDrops, Place};
 use crate::emulated::State;
+use crate::workload::{Workload, WorkloadCounters};
 
 /// Largest number of devices on which a worker can have sockets.
 pub(crate) const MAX_SOCKETS: usize = 256;
@@ -36,6 +37,7 @@ pub struct WorkerCounters {
     sockets: Box<[SocketCounters]>,
     queues: Box<[SocketQueue]>,
     last_drops: LastDrops,
+    workload: WorkloadCounters,
 }
 
 /// The emulated port of a socket.
@@ -68,7 +70,7 @@ struct SocketCounters {
 
 /// Adds to a counter that has one writer, so that no locked instruction is needed.
 #[inline]
-fn add(counter: &AtomicU64, amount: u64) {
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Relaxed) + amount, Relaxed);
 }
 
@@ -86,6 +88,7 @@ impl Default for WorkerCounters {
             sockets: (0..MAX_SOCKETS).map(|_| SocketCounters::default()).collect(),
             queues: (0..MAX_SOCKETS).map(|_| SocketQueue::default()).collect(),
             last_drops: LastDrops::default(),
+            workload: WorkloadCounters::default(),
         }
     }
 }
@@ -130,6 +133,17 @@ impl WorkerCounters {
     /// Returns the last packets of each drop reason.
     pub fn last_drops(&self) -> Vec<Dropped> {
         self.last_drops.read()
+    }
+
+    /// Counters of how busy the worker is.
+    #[inline]
+    pub(crate) const fn workload(&self) -> &WorkloadCounters {
+        &self.workload
+    }
+
+    /// Returns how busy the worker has been so far.
+    pub fn read_workload(&self) -> Workload {
+        self.workload.read(self.rx.load(Relaxed))
     }
 
     /// Counts a received packet of this socket that is dropped.

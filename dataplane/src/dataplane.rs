@@ -31,6 +31,7 @@ use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
 use crate::worker::{self, Command, PacketMemory, Sockets, WorkerLoop};
+use crate::workload::Workload;
 
 mod amend;
 mod attach;
@@ -337,6 +338,17 @@ impl Dataplane {
         Ok(WorkerHandle { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
     }
 
+    /// Returns core and workload of each worker.
+    pub fn workloads(&self) -> impl Iterator<Item = (Option<usize>, Workload)> {
+        let workloads = self.workers.iter().map(|worker| worker.counters.read_workload());
+        self.settings.cores.iter().copied().zip(workloads)
+    }
+
+    /// Returns how workers wait.
+    pub const fn polling(&self) -> Polling {
+        self.settings.polling
+    }
+
     /// Returns the attached devices.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedPort> {
         self.devices.values().map(|device| &device.port)
@@ -348,12 +360,12 @@ impl Dataplane {
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Starts a capture of a device. Returns `None` if the device was never attached. The XDP program goes on to forward, and
-    /// copies what it does. The tc program of srv6d's own veth rests while a capture is open.
-    pub fn capture(&mut self, device: &str) -> Option<Capture> {
-        let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
+    /// Starts a capture of devices, those that were never attached left out. Returns also the devices by socket number. The XDP
+    /// program goes on to forward, and copies what it does. The tc program of srv6d's own veth rests while a capture is open.
+    pub fn capture(&mut self, devices: &[String]) -> (Capture, BTreeMap<usize, String>) {
+        let capture = self.taps.open(devices.iter().filter_map(|device| self.numbers.get(device)).copied());
         self.refresh_offload();
-        Some(capture)
+        (capture, self.numbers.iter().map(|(device, number)| (*number, device.clone())).collect())
     }
 
     /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths

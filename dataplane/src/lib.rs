@@ -24,6 +24,7 @@ pub mod memory;
 mod sampling;
 mod step;
 mod worker;
+mod workload;
 
 pub use counters::{
     ChoiceCounters, Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters,
@@ -37,3 +38,4 @@ pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapsh
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
 pub use worker::{PacketMemory, Sockets, WorkerLoop};
+pub use workload::{STAGES, Workload};

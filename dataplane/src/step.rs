@@ -13,7 +13,7 @@ use srv6d_srv6::{
 
 use srv6d_wire::ecn;
 
-use crate::capture::{self, Sink, Taps};
+use crate::capture::{Fate, Looking, Taps};
 use crate::counters::WorkerCounters;
 use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
@@ -22,6 +22,7 @@ use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
 use crate::sampling::Sampling;
+use crate::workload::{Stage, Stopwatch};
 
 /// Largest number of packets received from one port at a time.
 pub const BURST: usize = 64;
@@ -52,6 +53,7 @@ pub struct Step<I: Io> {
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
     hand_overs: Arc<HandOvers>,
+    stopwatch: Stopwatch,
 }
 
 /// The values that all packets of a round share.
@@ -60,7 +62,7 @@ struct Round<'s> {
     tally: &'s Tally,
     now: u64,
     /// The open captures. There are almost never any.
-    taps: Option<Arc<Vec<Sink>>>,
+    taps: Option<Looking>,
 }
 
 /// Socket and time of a packet's arrival.
@@ -101,6 +103,7 @@ impl<I: Io> Step<I> {
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
             hand_overs: Arc::default(),
+            stopwatch: Stopwatch::default(),
         }
     }
 
@@ -176,9 +179,21 @@ impl<I: Io> Step<I> {
         if self.held.len() > 0 {
             self.give_up_expired(io, &round);
         }
-        let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
+        self.stopwatch.begin();
+        let (mut received, mut is_full) = (0, false);
+        for socket in 0..io.sockets() {
+            let packets = self.burst(io, &round, socket);
+            received += packets;
+            is_full |= packets == BURST;
+        }
         if received > 0 {
             (0..io.sockets()).for_each(|socket| io.flush(socket));
+            self.stopwatch.mark(Stage::Send);
+            self.counters.workload().round(is_full);
+        }
+        self.stopwatch.end(received, self.counters.workload());
+        if let Some(taps) = round.taps {
+            taps.deliver();
         }
         if let Some(number) = self.hand_overs.under_way(snapshot.revision) {
             io.finish(number);
@@ -186,21 +201,27 @@ impl<I: Io> Step<I> {
         received
     }
 
+    /// Counters of the worker.
+    pub(crate) fn counters(&self) -> &WorkerCounters {
+        &self.counters
+    }
+
     /// Forwards what one socket has received, [`BURST`] packets at most, in three passes: look up, write, send.
     /// Independent look-ups fetch their cache lines at the same time, and so do writes.
     fn burst(&mut self, io: &mut I, round: &Round<'_>, socket: usize) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
         io.receive(socket, BURST, &mut burst);
+        self.stopwatch.mark(Stage::Receive);
         let received = burst.len();
         if received > 0 {
             self.count_received(io, round, socket, &mut burst);
             if let Some(taps) = &round.taps {
-                for frame in &mut burst {
-                    copy(io, taps, socket, false, frame);
-                }
+                self.write_watched(io, round, taps, socket, &mut burst);
+            } else {
+                self.write(io, round, socket, &mut burst);
             }
-            self.write(io, round, socket, &mut burst);
             self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
+            self.stopwatch.mark(Stage::Send);
         }
         self.burst = burst;
         received
@@ -246,6 +267,19 @@ impl<I: Io> Step<I> {
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
+    /// Like [`write`](Self::write), while a capture is open: copies the packets, and says what becomes of each.
+    #[cold]
+    fn write_watched(&mut self, io: &I, round: &Round<'_>, taps: &Looking, socket: usize, frames: &mut [I::Frame]) {
+        let first = taps.copies();
+        for frame in frames.iter_mut() {
+            copy(io, taps, socket, false, frame);
+        }
+        self.write(io, round, socket, frames);
+        let socket_of = |port: u16| round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+        let fates = self.runs.iter().flat_map(|run| std::iter::repeat_n(Fate::of(run.verdict, socket_of), run.packets));
+        taps.decided(first, fates);
+    }
+
     /// Looks the packets up and writes them as they will leave: on the fast path if they are plain, otherwise on the
     /// slow path.
     fn write(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
@@ -258,6 +292,7 @@ impl<I: Io> Step<I> {
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
+        self.stopwatch.mark(Stage::LookUp);
         let is_tapped = round.taps.is_some();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
@@ -277,6 +312,7 @@ impl<I: Io> Step<I> {
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
         }
+        self.stopwatch.mark(Stage::Write);
     }
 
     /// Sends, queues, holds or drops packets as decided, run by run.
@@ -489,9 +525,9 @@ impl<I: Io> Step<I> {
 }
 
 #[cold]
-fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::Frame) {
+fn copy<I: Io>(io: &I, taps: &Looking, socket: usize, sent: bool, frame: &mut I::Frame) {
     let length = io.packet_len(frame);
-    capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
+    taps.copy(socket, sent, io.packet(frame).bytes(), length);
 }
 
 /// Notes a received packet for `show drops` if the verdict is to drop it.

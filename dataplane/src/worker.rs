@@ -11,6 +11,7 @@ use crate::dataplane::Polling;
 use crate::io::Io;
 use crate::left_right::{Reader, Snapshot};
 use crate::step::Step;
+use crate::workload::Meter;
 
 /// Number of rounds without a packet after which an adaptive worker sleeps.
 const SPIN_ROUNDS: u32 = 64;
@@ -195,6 +196,7 @@ pub struct WorkerLoop {
     reader: Reader,
     commands: Receiver<Command>,
     start: Instant,
+    meter: Meter,
 }
 
 impl WorkerLoop {
@@ -204,20 +206,31 @@ impl WorkerLoop {
     }
 
     pub(crate) fn new(io: Sockets, step: Step<Sockets>, reader: Reader, commands: Receiver<Command>) -> Self {
-        Self { io, step, reader, commands, start: Instant::now() }
+        Self { io, step, reader, commands, start: Instant::now(), meter: Meter::default() }
     }
 
     /// Makes one round. Returns the number of packets received, or `None` if the worker was told to stop.
     pub fn round(&mut self) -> Option<usize> {
         let now = nanoseconds(self.start);
+        self.meter.round_begins(now, self.step.counters().workload());
         if !obey(&mut self.io, &mut self.step, &self.commands, now) {
             return None;
         }
         let received = self.step.round(&mut self.io, self.reader.current(), now);
+        self.meter.round_ends(received > 0);
         if received == 0 && self.io.is_sending() {
             (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
         }
         Some(received)
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self, waker: &Waker) {
+        let longest = self.longest_sleep();
+        let begin = nanoseconds(self.start);
+        sleep(&self.io, waker, longest);
+        let now = nanoseconds(self.start);
+        self.meter.slept(now.saturating_sub(begin), now, self.step.counters().workload());
     }
 
     fn longest_sleep(&self) -> Duration {
@@ -243,7 +256,7 @@ pub(crate) fn run(mut rounds: WorkerLoop, waker: &Waker, polling: Polling) {
         }
         idle += 1;
         if polling == Polling::Adaptive && idle > SPIN_ROUNDS {
-            sleep(&rounds.io, waker, rounds.longest_sleep());
+            rounds.sleep(waker);
         } else {
             std::hint::spin_loop();
         }

@@ -661,11 +661,90 @@ pub struct SourcePeerStatus {
     pub notes: Vec<String>,
 }
 
+/// A worker: `show workers`. Counters and times run since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Core that it is pinned to.
+    pub core: Option<usize>,
+    /// How it waits: `busy` or `adaptive`, as in `[workers] polling`.
+    pub polling: String,
+    /// Packets received.
+    pub packets: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Rounds with packets.
+    pub busy_rounds: u64,
+    /// Rounds in which a port had as many packets as a round takes: more may have waited.
+    pub full_rounds: u64,
+    /// Rounds of more than a millisecond.
+    pub late_rounds: u64,
+    /// Nanoseconds of the longest of these since the start.
+    pub longest_round_ns: u64,
+    /// Nanoseconds since the start.
+    pub lived_ns: u64,
+    /// Nanoseconds in rounds with packets.
+    pub busy_ns: u64,
+    /// Nanoseconds asleep.
+    pub asleep_ns: u64,
+    /// Packets of the rounds that were timed stage by stage.
+    pub timed_packets: u64,
+    /// Stages of a round, in their order.
+    pub stages_ns: Vec<StageTime>,
+}
+
+/// The time of a stage in the rounds that were timed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTime {
+    /// Name of the stage: `receive`, `look_up`, `write`, `send`.
+    pub stage: String,
+    /// Nanoseconds.
+    pub nanoseconds: u64,
+}
+
+impl WorkerStatus {
+    /// Returns the share of its time in rounds with packets, in permille.
+    pub const fn busy_permille(&self) -> u64 {
+        match self.busy_ns.saturating_mul(1000).checked_div(self.lived_ns) {
+            Some(share) => share,
+            None => 0,
+        }
+    }
+
+    /// Returns what was counted since an earlier answer. A worker that was restarted since has counted all it has.
+    #[must_use]
+    pub fn since(&self, earlier: Option<&Self>) -> Self {
+        let Some(earlier) = earlier.filter(|earlier| earlier.lived_ns < self.lived_ns) else { return self.clone() };
+        let stages = self.stages_ns.iter().map(|stage| {
+            let before = earlier.stages_ns.iter().find(|before| before.stage == stage.stage);
+            let nanoseconds = stage.nanoseconds.saturating_sub(before.map_or(0, |before| before.nanoseconds));
+            StageTime { stage: stage.stage.clone(), nanoseconds }
+        });
+        Self {
+            packets: self.packets.saturating_sub(earlier.packets),
+            rounds: self.rounds.saturating_sub(earlier.rounds),
+            busy_rounds: self.busy_rounds.saturating_sub(earlier.busy_rounds),
+            full_rounds: self.full_rounds.saturating_sub(earlier.full_rounds),
+            late_rounds: self.late_rounds.saturating_sub(earlier.late_rounds),
+            lived_ns: self.lived_ns.saturating_sub(earlier.lived_ns),
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+            asleep_ns: self.asleep_ns.saturating_sub(earlier.asleep_ns),
+            timed_packets: self.timed_packets.saturating_sub(earlier.timed_packets),
+            stages_ns: stages.collect(),
+            ..self.clone()
+        }
+    }
+}
+
 /// The state that metrics are made of: all but routes, of which there may be a million.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Contents of `show counters`, which include those of `show ports`.
     pub counters: CountersView,
+    /// Contents of `show workers`.
+    #[serde(default)]
+    pub workers: Vec<WorkerStatus>,
     /// Contents of `show sids`.
     pub sids: Vec<SidStatus>,
     /// Contents of `show paths`.

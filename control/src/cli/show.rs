@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ipnet::IpNet;
@@ -16,6 +16,9 @@ use super::{ask, watch};
 
 /// Number of the table `main`.
 const MAIN: u32 = 254;
+
+/// Time over which `show workers` measures.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Arguments of `srv6d show`.
 #[derive(Debug, Args)]
@@ -76,6 +79,9 @@ pub fn show(arguments: &ShowArguments, socket: &Path) -> Result<(), Failure> {
         })?;
         return ask::ask(socket, &Request::Match { address, table: arguments.table }, arguments.json);
     }
+    if topic == Topic::Workers && !arguments.json {
+        return workers(socket);
+    }
     let mut response = client::ask(socket, &Request::Show { topic })?;
     match &mut response {
         Response::Refused(refusal) => return Err(ask::refused(refusal)),
@@ -119,6 +125,18 @@ fn checked(arguments: &ShowArguments) -> Result<Topic, Failure> {
         }
         topic => Ok(*topic),
     }
+}
+
+/// Shows what the workers do in one second.
+fn workers(socket: &Path) -> Result<(), Failure> {
+    let request = Request::Show { topic: Topic::Workers };
+    let ask = || match client::ask(socket, &request)? {
+        Response::Refused(refusal) => Err(ask::refused(&refusal)),
+        response => Ok(response),
+    };
+    let (before, asked) = (ask()?, Instant::now());
+    std::thread::sleep(A_SECOND);
+    output::print(&show::rates::render(&ask()?, Some((&before, asked.elapsed()))))
 }
 
 fn wrong(what: &str, fix: &str) -> Failure {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::lab::{Lab, SRV6D, srv6d, text};
 
 /// Two leaves, two spines. host02 is a plain Linux host, which has no srv6d.
-const TOPOLOGY: &str = r#"
+pub const TOPOLOGY: &str = r#"
 name = "explained"
 block = "fcbb::/32"
 host_prefixes = ["fcbb:0:800::/48"]

@@ -504,8 +504,8 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Question(Question { request, answer }) if is_read_for(&request) => {
                 events.readings.add(Job { request, answer: Some(answer) }, node);
             }
-            Event::Question(Question { request: Request::Capture { port, direction }, answer }) => {
-                let _ = answer.send(node.capture(&port, direction)); // a client that hung up is no error
+            Event::Question(Question { request: Request::Capture { ports, direction }, answer }) => {
+                let _ = answer.send(node.capture(&ports, direction)); // a client that hung up is no error
             }
             Event::Question(Question { request, answer }) => {
                 report(node, &events.sources, &events.fpm);

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
-use super::{emulated, glb};
+use super::{emulated, glb, workers};
 
 use srv6d_api::state::{Health, SourceView, State};
 
@@ -32,6 +32,7 @@ impl prometheus_client::collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let encoder = &mut encoder;
         self.totals(encoder)?;
+        workers::workers(&self.0.workers, encoder)?;
         self.ports(encoder)?;
         emulated::ports(&self.0.counters.ports, encoder)?;
         self.sids(encoder)?;
