@@ -105,6 +105,8 @@ pub struct Publisher {
     in_force: Arc<InForce<Snapshot>>,
     wake: Box<dyn Fn() + Send>,
     workers: usize,
+    /// What the tables in force were compiled from. Whoever plans has a copy of its own, and amends it first with the
+    /// same amendments.
     desired: Arc<Desired>,
     slots: Slots,
     standby: Option<Standby>,

@@ -285,6 +285,7 @@ impl<I: Io> Step<I> {
     fn write(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
         let tables = &round.snapshot.tables;
         let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+            // The port has gone, and its socket is about to be closed. Whatever has no socket is counted like this.
             let verdict = Verdict::Drop(DropReason::TxFull);
             for frame in frames.iter_mut() {
                 note_refused(io, round, &self.counters, socket, verdict, frame);

@@ -61,7 +61,7 @@ impl Simulation<'_> {
         times
     }
 
-    /// Returns the time at which the last transfer was complete. The transfer beside an incast does not count.
+    /// Returns the time at which the last transfer was complete, apart from the one beside an incast.
     fn last_of_traffic(&self, end: Ps) -> Ps {
         let jobs = self.jobs.as_slice().iter().filter(|job| !job.is_victim);
         jobs.filter_map(|job| job.done).max().unwrap_or(end)

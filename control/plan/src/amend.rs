@@ -2,7 +2,7 @@
 //! takes much longer.
 //!
 //! ```text
-//! changed routes ─► Part: these, and whatever route their first hops or those of the file may follow
+//! changed routes ─► Needed: these, and whatever route their first hops or those of the file may follow
 //!                     └─► plan_with, as ever ─► what it says of the changed prefixes: PlanChange ─► Plan::amend
 //! ```
 //!
@@ -31,7 +31,7 @@ use crate::Environment;
 use srv6d_config::{Config, Findings, OneHop, PathKeys, Sid, Spanned};
 use srv6d_offer::Offer;
 
-/// Largest number of routes in a part. With more, a whole plan is as fast.
+/// Largest number of routes that are planned. With more, a whole plan is as fast.
 const MOST: usize = 4096;
 
 /// The inputs of an amended plan, as for [`plan_with`].
@@ -82,13 +82,13 @@ pub fn plan_change(
     {
         return None;
     }
-    let routes = Arc::new(Part::of(inputs, &keys)?);
-    let part = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
-    if !part.amendable || part.warnings != plan.warnings || part.desired.ports != plan.desired.ports {
+    let routes = Arc::new(Needed::routes(inputs, &keys)?);
+    let planned = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
+    if !planned.amendable || planned.warnings != plan.warnings || planned.desired.ports != plan.desired.ports {
         return None;
     }
     let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
-    PlanChange::of(part, keys, is_used)
+    PlanChange::of(planned, keys, is_used)
 }
 
 /// Returns the changed neighbours of a plan whose file has not changed. Returns `None` if the change is on the port
@@ -204,37 +204,37 @@ fn stand_alone(keys: &BTreeSet<RouteKey>, PlanInputs { config, environment, .. }
 
 /// The routes without which the changed ones cannot be planned.
 #[derive(Default)]
-struct Part {
+struct Needed {
     keys: BTreeSet<RouteKey>,
     seen: HashSet<(TableId, IpAddr)>,
     /// Addresses that something is sent to, and the table they are looked up in.
     open: Vec<(TableId, IpAddr)>,
 }
 
-impl Part {
+impl Needed {
     /// Collects the routes. Returns `None` if there are too many.
-    fn of(inputs: PlanInputs<'_>, changed: &BTreeSet<RouteKey>) -> Option<Routes> {
+    fn routes(inputs: PlanInputs<'_>, changed: &BTreeSet<RouteKey>) -> Option<Routes> {
         let PlanInputs { config, offers, environment } = inputs;
         let routes = &*environment.routes;
         let aside: Vec<TableId> =
             routes.tables().into_iter().filter(|table| follows(config, *table) && *table != TableId::MAIN).collect();
         let open = written_hops(config).chain(offered_hops(offers)).map(|hop| (TableId::MAIN, hop)).collect();
-        let mut part = Self { open, ..Self::default() };
+        let mut needed = Self { open, ..Self::default() };
         for route in changed.iter().filter_map(|key| routes.used_for(key)) {
-            part.add(route);
+            needed.add(route);
         }
-        while let Some((table, address)) = part.open.pop() {
-            if part.seen.insert((table, address)) {
-                routes.around(table, address).for_each(|route| part.add(route));
+        while let Some((table, address)) = needed.open.pop() {
+            if needed.seen.insert((table, address)) {
+                routes.around(table, address).for_each(|route| needed.add(route));
                 // SIDs belong to the main table, whatever table their routes are in.
                 let others = aside.iter().flat_map(|table| routes.around(*table, address));
-                others.filter(|route| is_sid(route)).for_each(|route| part.add(route));
+                others.filter(|route| is_sid(route)).for_each(|route| needed.add(route));
             }
-            if part.keys.len() > MOST {
+            if needed.keys.len() > MOST {
                 return None;
             }
         }
-        Some(routes.only(&part.keys))
+        Some(routes.only(&needed.keys))
     }
 
     fn add(&mut self, route: &KernelRoute) {
@@ -280,8 +280,8 @@ fn offered_hops(offers: &[Offer]) -> impl Iterator<Item = IpAddr> {
 impl PlanChange {
     /// Takes the changes from a plan with the changed routes. Returns `None` if one of the prefixes has another
     /// meaning, too.
-    fn of(part: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
-        let Plan { desired, unfollowed, .. } = part;
+    fn of(planned: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
+        let Plan { desired, unfollowed, .. } = planned;
         let mut meanings: BTreeMap<IpNet, usize> = BTreeMap::new();
         let all = desired.routes.iter().map(|route| route.prefix);
         let all = all.chain(desired.steers.iter().map(|steer| steer.prefix));
@@ -336,7 +336,8 @@ impl Plan {
         (diff(&before, &after), changes)
     }
 
-    /// Applies the changed prefixes. Returns the changes, for people and for the tables.
+    /// Applies the changed prefixes. Returns the changes, for people and for the tables, whose own copy of the desired
+    /// state is amended by them next.
     pub fn amend(&mut self, change: PlanChange) -> (Diff, Amendment) {
         let PlanChange { keys, mut changes, unfollowed } = change;
         let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });

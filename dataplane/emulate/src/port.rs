@@ -228,7 +228,7 @@ impl<F> EmulatedLink<F> {
         Ok(())
     }
 
-    /// Uses the link for a packet. Returns when its last bit is on the wire.
+    /// Uses the link for a packet. Returns the time at which its last bit is on the wire.
     fn transmit(&mut self, now: Time, cost: u64) -> Time {
         let rate = u128::from(self.emulation.rate);
         let bits = u128::from(cost) * BITS * PS_PER_SECOND + self.remainder;

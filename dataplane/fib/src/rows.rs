@@ -211,7 +211,8 @@ rows! {
     pub struct HopRow(hop, 24 bytes) {
         /// Destination and source MAC address.
         pub ethernet: [u8; 12],
-        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, tagged, or one of several).
+        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, or tagged), or the row stands for
+        /// several (`BY_FLOW`).
         pub mtu: u32,
         /// Slot of the counter.
         pub slot: u32,

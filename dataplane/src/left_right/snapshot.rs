@@ -1,4 +1,4 @@
-//! Snapshots: the tables of one generation, as workers see them.
+//! Snapshots: tables, wiring and counters of one moment, as workers see them.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl Wiring {
 /// Tables, the sockets of their ports, and their counters.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Number of the generation. 0 means that nothing was published yet.
+    /// Number of the snapshot, counted up with each one, also when a port is attached. 0 means that nothing was published
+    /// yet. The generation that operators see is [`Dataplane::generation`](crate::Dataplane::generation).
     pub revision: u64,
     /// The compiled tables.
     pub tables: Tables,

@@ -63,7 +63,7 @@ const HEAD: usize = eth::LEN + ipv6::LEN;
 const SOURCE: usize = eth::LEN + ipv6::SOURCE;
 
 /// Extract of the tables for the fast path: the same rows that the XDP program of an offload has. An entry has the same
-/// index here as in [`Tables`].
+/// index here as in [`Tables`]. The methods that choose path, next hop and SRH are in `fast/write.rs`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FastTables {
     pub(crate) node: NodeRow,
@@ -71,10 +71,11 @@ pub(crate) struct FastTables {
     /// Sources that may send through each port. If there are none, all may.
     sources: Vec<[PrefixSet; 2]>,
     pub(crate) sids: Vec<SidRow>,
-    /// The next hop of each group that has only one.
+    /// By group: its next hop. Of several, a row with `BY_FLOW` and MTU 0, which no packet fits. Otherwise zeros.
     hop_by_group: Vec<HopRow>,
     pub(crate) hops: Vec<HopRow>,
-    /// The path of each steered prefix that has only one, with the smaller MTU of path and next hop.
+    /// By steered prefix: its path, with the smaller MTU of path and next hop. Of several paths or next hops, a row of
+    /// kind `ByFlow`. Otherwise zeros.
     path_by_steer: Vec<PathRow>,
     pub(crate) paths: Vec<PathRow>,
     srhs: Srhs,
@@ -82,7 +83,7 @@ pub(crate) struct FastTables {
     domain: SourceSet,
 }
 
-/// The row of a port, taken apart once for all packets of a burst.
+/// The row of a port, taken apart once for all packets of a burst. Its methods are in `fast/look_ups.rs`.
 #[derive(Clone, Copy)]
 struct PlainPort<'t> {
     /// MAC address, in the lower 48 bits.
@@ -96,11 +97,11 @@ struct PlainPort<'t> {
     sources: &'t [PrefixSet; 2],
 }
 
-/// A SID that shifts.
+/// A SID that shifts. Its method is in `fast/write.rs`.
 #[derive(Clone, Copy)]
 struct Shift<'t>(&'t SidRow);
 
-/// A SID that decapsulates.
+/// A SID that decapsulates. Its methods are in `fast/inner.rs` (look up) and `fast/write.rs` (write).
 #[derive(Clone, Copy)]
 struct Decapsulate<'t>(&'t SidRow);
 

@@ -115,6 +115,55 @@ impl OpLog {
     }
 }
 
+/// Numbers of what tables hold, or may hold.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    groups: usize,
+    hops: usize,
+    /// Members of groups, and paths of steered prefixes.
+    members: usize,
+    patterns: usize,
+    srh_bytes: usize,
+}
+
+impl Room {
+    /// Returns what the tables hold.
+    fn used_by(tables: &Tables) -> Self {
+        Self {
+            groups: tables.groups.len(),
+            hops: tables.adjacencies.len(),
+            members: tables.groups.list_len() + tables.steers.list_len(),
+            patterns: tables.groups.pattern_count() + tables.steers.pattern_count(),
+            srh_bytes: tables.fast.srh_bytes(),
+        }
+    }
+
+    /// Returns what these tables may hold until the next whole build. The maps of the XDP program set bounds if
+    /// `is_offloaded`.
+    fn after_build(tables: &Tables, is_offloaded: bool) -> Self {
+        let room = |built: usize, spare: usize, fits: usize| {
+            if is_offloaded { room_in_maps(built, spare, fits) } else { built * 2 + spare }
+        };
+        let built = Self::used_by(tables);
+        Self {
+            groups: room(built.groups, SPARE, GROUPS as usize),
+            hops: room(built.hops, SPARE, MOST_HOPS),
+            members: room(built.members, SPARE_MEMBERS, MEMBERS as usize),
+            patterns: room(built.patterns, SPARE_PATTERNS, PATTERNS as usize),
+            srh_bytes: built.srh_bytes * 2 + SPARE_SRH,
+        }
+    }
+
+    /// Returns whether there is room for this.
+    const fn has(&self, used: &Self) -> bool {
+        used.groups <= self.groups
+            && used.hops <= self.hops
+            && used.members <= self.members
+            && used.patterns <= self.patterns
+            && used.srh_bytes <= self.srh_bytes
+    }
+}
+
 /// The parts of a build that an [`Index`] is made of.
 pub struct Parts {
     vrfs: BTreeMap<TableId, VrfIndex>,
@@ -138,8 +187,8 @@ pub struct Index {
     led: BTreeSet<Led>,
     free_steers: Vec<u32>,
     free_paths: Vec<u32>,
-    /// Largest numbers of groups, next hops, members and patterns of groups, and bytes of SRHs.
-    room: [usize; 5],
+    /// What the tables may hold until the next whole build.
+    room: Room,
 }
 
 impl Desired {
@@ -244,9 +293,6 @@ impl Index {
         let families =
             |(vrf, [v6, v4]): (usize, [Entries; 2])| [Prefixes::new(v6, blocks(vrf)), Prefixes::new(v4, &[])];
         let prefixes: Vec<[Prefixes; 2]> = entries.into_iter().enumerate().map(families).collect();
-        let room = |built: usize, spare: usize, fits: usize| {
-            if desired.offload.is_empty() { built * 2 + spare } else { room_in_maps(built, spare, fits) }
-        };
         let kept = |rank: Rank| -> usize { prefixes.iter().flatten().map(|kept| kept.count(rank as u8)).sum() };
         if counts != [kept(Rank::Route), kept(Rank::Steer)] {
             return None;
@@ -261,13 +307,7 @@ impl Index {
             led: led(desired),
             free_steers: Vec::new(),
             free_paths: Vec::new(),
-            room: [
-                room(tables.groups.len(), SPARE, GROUPS as usize),
-                room(tables.adjacencies.len(), SPARE, MOST_HOPS),
-                room(tables.groups.list_len() + tables.steers.list_len(), SPARE_MEMBERS, MEMBERS as usize),
-                room(tables.groups.pattern_count() + tables.steers.pattern_count(), SPARE_PATTERNS, PATTERNS as usize),
-                tables.fast.srh_bytes() * 2 + SPARE_SRH,
-            ],
+            room: Room::after_build(tables, !desired.offload.is_empty()),
         })
     }
 
@@ -340,11 +380,7 @@ impl Index {
         op_log.epoch = Epoch::next();
         tables.update_fast(op_log);
         self.offload(desired, tables, op_log, (regrouped, !undo.steers.is_empty()));
-        let members = tables.groups.list_len() + tables.steers.list_len();
-        let patterns = tables.groups.pattern_count() + tables.steers.pattern_count();
-        let used = [tables.groups.len(), tables.adjacencies.len(), members, patterns, tables.fast.srh_bytes()];
-        let is_full = used.iter().zip(&self.room).any(|(used, room)| used > room);
-        if is_full { Err(RebuildReason::NoRoom) } else { Ok(()) }
+        if self.room.has(&Room::used_by(tables)) { Ok(()) } else { Err(RebuildReason::NoRoom) }
     }
 
     /// Continues the build of these tables, so that `work` can add to them.

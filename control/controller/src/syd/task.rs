@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// Runs one round. Returns when the next one is due.
+    /// Runs one round. Returns the time at which the next one is due.
     async fn round(&mut self) -> Instant {
         let begun = Instant::now();
         self.snapshot.health.attempts += 1;

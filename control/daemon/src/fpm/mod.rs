@@ -157,7 +157,7 @@ impl Fpm {
         }
     }
 
-    /// Returns when the announced routes have changed. It can be cancelled without losing a change.
+    /// Waits until the announced routes have changed. It can be cancelled without losing a change.
     pub async fn changed(&mut self) {
         if let Some(running) = &mut self.0
             && running.snapshots.changed().await.is_ok()

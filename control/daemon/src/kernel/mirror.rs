@@ -176,7 +176,7 @@ impl Mirror {
         self.routes.as_ref().map_or(0, |routes| routes.dumps)
     }
 
-    /// Returns when something may have changed. It can be cancelled without losing a change.
+    /// Waits until something may have changed. It can be cancelled without losing a change.
     pub async fn changed(&mut self) {
         loop {
             let rest = self.rest();

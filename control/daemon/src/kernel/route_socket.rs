@@ -80,7 +80,7 @@ impl RouteSocket {
         Ok(Self { fd: watch(fd)?, buffer: vec![0; DATAGRAM], sequence: 0, is_dumping: false })
     }
 
-    /// Returns when there is something to read. It can be cancelled.
+    /// Waits until there is something to read. It can be cancelled.
     pub async fn readable(&self) {
         // The socket stays marked as ready until a read finds nothing.
         if let Ok(mut ready) = self.fd.readable().await {

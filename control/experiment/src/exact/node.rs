@@ -69,7 +69,7 @@ impl Node {
         Handed { sent: self.io.take_sent(), dropped: std::mem::take(&mut self.io.recycled) }
     }
 
-    /// Returns when the worker has to make a round although it receives nothing.
+    /// Returns the time at which the worker has to make a round although it receives nothing.
     pub fn next_event(&self) -> Option<Ps> {
         self.step.next_event().map(|at| at.saturating_mul(PS_PER_NS))
     }

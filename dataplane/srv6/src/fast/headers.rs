@@ -86,8 +86,8 @@ impl V6 {
         BEHIND.get(usize::from(self.next_header())).copied().unwrap_or(Behind::Other)
     }
 
-    /// Returns true if the hop limit allows one more hop, the source is of global scope, and nothing behind the
-    /// header has to be read.
+    /// Returns true if the version is 6, the hop limit allows one more hop, the source is of global scope, and nothing
+    /// behind the header has to be read.
     #[inline]
     pub(super) fn is_plain_but_destination(&self) -> bool {
         let hop_limit = self.first as u8;

@@ -21,11 +21,9 @@ pub(super) struct Ready<'t> {
     pub(super) len: usize,
 }
 
-/// Length of the Ethernet header, the outer IPv6 header, and the part of the inner packet that is written.
-const NESTED: usize = HEAD + ipv4::LEN;
 /// Length of Ethernet, outer IPv6 and inner IPv6 header.
 pub(super) const NESTED_V6: usize = HEAD + ipv6::LEN;
-/// Length of Ethernet, outer IPv6 and inner IPv4 header.
+/// Length of Ethernet, outer IPv6 and inner IPv4 header. Of an inner packet of either family, no more is written.
 pub(super) const NESTED_V4: usize = HEAD + ipv4::LEN;
 /// Mask of the bits behind the block, in the upper half of a SID.
 const BEHIND_BLOCK: u64 = 0xffff_ffff;
@@ -107,6 +105,8 @@ impl<'t> Encapsulation<'t> {
         self.put(packet, steer, inner, ipv4::spend_ttl)
     }
 
+    /// Chooses path and next hop, and puts the headers in front of the packet. `spend_hop` decrements the hop limit or TTL in
+    /// the first bytes of the inner header, which are as many for both families.
     #[inline(always)]
     fn put(
         &self,
@@ -145,7 +145,7 @@ impl<'t> Encapsulation<'t> {
         if len > usize::from(path.mtu) {
             return None;
         }
-        let head = packet.replace_head::<{ eth::LEN }, HEAD, NESTED>()?;
+        let head = packet.replace_head::<{ eth::LEN }, HEAD, NESTED_V4>()?;
         let (ethernet, bytes) = head.split_first_chunk_mut()?;
         let (header, behind) = bytes.split_first_chunk_mut()?;
         spend_hop(behind.first_chunk_mut()?);
@@ -225,9 +225,7 @@ impl FastTables {
         let len = inner.len + usize::from(path.srh_units) * SRH_UNIT + ipv6::LEN;
         Some((path, self.hop(tables, path.group, len, || inner.flow)?))
     }
-}
 
-impl FastTables {
     /// Returns the SRH of a path, empty if it has none.
     #[inline(always)]
     pub(crate) fn srh(&self, path: &PathRow) -> Option<&[u8]> {

@@ -14,6 +14,7 @@ use crate::tables::{Adjacency, CrossConnect, PathEntry, Tables};
 use crate::trail::Event;
 
 impl<'t> SlowPath<'t, '_, '_> {
+    /// Decrements the hop limit. Fails if it allows no more hop.
     pub(super) fn decrement_hop_limit(&mut self) -> Result<(), Out> {
         if self.progress.layer.hop_limit <= 1 {
             return Err(hop_limit());
@@ -23,6 +24,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         Ok(())
     }
 
+    /// Decrements the hop limit, unless that has been done for this packet: forwarding does it once for the whole way.
     pub(super) fn spend_hop(&mut self) -> Result<(), Out> {
         if self.progress.layer.hop_spent { Ok(()) } else { self.decrement_hop_limit() }
     }
