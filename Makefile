@@ -1,8 +1,6 @@
 # make demo and make test are all the set-up there is.
 
-# Cargo refuses an empty runner, hence `env` for those who are root already.
-ROOT   := $(if $(filter 0,$(shell id -u)),env,sudo -E)
-RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ROOT)"
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E)
 
 # Where cargo builds, should somebody keep that elsewhere.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -62,7 +60,7 @@ test-rootless: deps ## what needs no root
 
 test-root: deps ## AF_XDP, namespaces, the lab
 	cargo test --workspace --locked --no-run
-	$(RUNNER) scripts/run-tests $(LIMIT) $(THREADS) --ignored
+	AS="$(ROOT)" scripts/run-tests $(LIMIT) $(THREADS) --ignored
 
 test-zerocopy: build ## zero-copy ports on an emulated NIC: downloads QEMU and a kernel into target/, 70 MB
 	tests/zero-copy/run $(TARGET)/release/srv6d

@@ -49,7 +49,7 @@ struct Seen {
     changes: Vec<usize>,
     /// Late rounds in which the system gave the core to another thread.
     interrupted: Vec<usize>,
-    /// Number of bytes that the thread has freed, less those that it has allocated.
+    /// Number of bytes that the thread has freed, minus the bytes that it has allocated.
     freed: i64,
 }
 
@@ -95,14 +95,14 @@ fn work(mut reader: Reader, stop: &AtomicBool, start: Instant, size: Size) -> Se
     let mut rounds = vec![(1.0, 1.0); size.rounds];
     rounds.clear();
     let (mut changes, mut interrupted) = (Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 20));
-    let (mut generation, mut switches, mut late) = (reader.current().generation, 0, f64::MAX);
+    let (mut generation, mut switches, mut late) = (reader.current().revision, 0, f64::MAX);
     let memory = allocation_counter::measure(|| {
         while !stop.load(Ordering::Relaxed) && rounds.len() < rounds.capacity() {
             let began = start.elapsed();
             let each = rig.time_ports(1, |rig| {
                 let snapshot = reader.current();
-                if snapshot.generation != generation {
-                    generation = snapshot.generation;
+                if snapshot.revision != generation {
+                    generation = snapshot.revision;
                     changes.push(rounds.len());
                 }
                 rig.step(snapshot);

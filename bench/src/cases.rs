@@ -15,11 +15,11 @@ pub struct Case {
     pub name: &'static str,
     /// Class of its packets.
     pub class: Class,
-    /// The tables that they meet.
+    /// The node whose tables the packets go through.
     pub node: Node,
-    /// Floor in a bare loop: only the work that these packets cannot do without.
+    /// Floor in a bare loop: only the work that is needed for these packets in any case.
     pub bare: fn(&mut Rig),
-    /// The floor of these packets between ports.
+    /// Floor of these packets between ports.
     pub ports: fn(&mut Rig),
 }
 

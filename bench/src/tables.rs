@@ -24,8 +24,8 @@ const NEXT_HOP: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 
 pub(crate) const STEERED_BELOW: u32 = 20_000;
 
 /// Returns prefix number `n`. One in four is IPv4, the others IPv6, with a mix of lengths as in operators' tables. IPv6
-/// prefixes come in allocations of sixteen: a /32, /48s inside it, /64s inside one of these, and a /128 inside one of
-/// these.
+/// prefixes come in allocations of sixteen: a /32, several /48 inside it, several /64 inside one /48, and a /128 inside
+/// one /64.
 pub fn prefix(n: u32) -> IpNet {
     if n % 4 == 3 { v4_prefix(n / 4).into() } else { v6_prefix(n - n / 4).into() }
 }
@@ -60,27 +60,27 @@ pub fn is_steered(n: u32) -> bool {
     n < STEERED_BELOW && (n / 4).is_multiple_of(2)
 }
 
-/// What differs between the nodes of the cases.
+/// The properties in which the nodes of the cases differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Number of segments of every path.
     pub segments: u16,
-    /// Only sources in `domain_sources` may use the SIDs.
+    /// Whether only sources in `domain_sources` may use the SIDs.
     pub has_domain: bool,
-    /// Another port is a VLAN.
+    /// Whether the node has another port, which is a VLAN.
     pub has_tagged_port: bool,
 }
 
 impl Node {
-    /// Paths of one segment.
+    /// A node with paths of one segment.
     pub const PLAIN: Self = Self { segments: 1, has_domain: false, has_tagged_port: false };
-    /// Paths of three segments.
+    /// A node with paths of three segments.
     pub const LISTS: Self = Self { segments: 3, ..Self::PLAIN };
-    /// `domain_sources` as a fabric has them: the block, loopback addresses, and those of the hosts.
+    /// A node with `domain_sources` as in a fabric: the block, the loopback addresses, and the addresses of the hosts.
     pub const DOMAIN: Self = Self { has_domain: true, ..Self::PLAIN };
-    /// One port more, with a tag.
+    /// A node with one more port, which is tagged.
     pub const TAGGED: Self = Self { has_tagged_port: true, ..Self::PLAIN };
-    /// All of them.
+    /// All nodes.
     pub const ALL: [Self; 4] = [Self::PLAIN, Self::LISTS, Self::DOMAIN, Self::TAGGED];
 }
 
@@ -159,7 +159,7 @@ pub fn route_change(prefix: IpNet, is_there: bool) -> Amendment {
     vec![RouteChange { table: TableId::MAIN, prefix, action }].into()
 }
 
-/// Builds a snapshot of [`desired`] for one worker, with what this node has besides.
+/// Builds a snapshot of [`desired`] for one worker, with the domain and the tagged port that this node has.
 ///
 /// # Errors
 /// [`BuildError`]: the state cannot be built into tables.

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv6Net};
 use srv6d_srv6::LOCATOR_BITS;
 use srv6d_srv6::desired::{Desired, Path, RouteAction, TableId, UnknownSid};
 
-/// Rules by destination: address, prefix length, and whether srv6d gets the packet (false: the kernel).
+/// Rules by destination: address, prefix length, and whether srv6d gets the packet (true) or the kernel (false).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) v6: Vec<(Ipv6Addr, u8, bool)>,

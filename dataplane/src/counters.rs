@@ -12,13 +12,14 @@ use srv6d_srv6::{DropReason, MOVES, Verdict};
 
 use crate::drops::{Dropped, LastDrops, Place};
 use crate::emulated::State;
+use crate::workload::{Workload, WorkloadCounters};
 
 /// Largest number of devices on which a worker can have sockets.
 pub(crate) const MAX_SOCKETS: usize = 256;
-/// Number of buckets of the time by which packets leave an emulated port too late. The first one is for 1.024 µs and less,
-/// each other one for up to twice as much as the one before, and the last one for all above.
+/// Number of buckets of the lateness with which packets leave an emulated port. The first bucket is for up to 1.024 µs,
+/// each other one for up to twice the limit of the bucket before, and the last one for all longer times.
 pub const LATE_BUCKETS: usize = 22;
-/// Bits of the first bucket's nanoseconds.
+/// Logarithm of the first bucket's limit in nanoseconds: 2¹⁰.
 const FIRST_BUCKET: u32 = 10;
 const REASONS: usize = DropReason::ALL.len();
 
@@ -36,6 +37,7 @@ pub struct WorkerCounters {
     sockets: Box<[SocketCounters]>,
     queues: Box<[SocketQueue]>,
     last_drops: LastDrops,
+    workload: WorkloadCounters,
 }
 
 /// The emulated port of a socket.
@@ -68,7 +70,7 @@ struct SocketCounters {
 
 /// Adds to a counter that has one writer, so that no locked instruction is needed.
 #[inline]
-fn add(counter: &AtomicU64, amount: u64) {
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Relaxed) + amount, Relaxed);
 }
 
@@ -86,6 +88,7 @@ impl Default for WorkerCounters {
             sockets: (0..MAX_SOCKETS).map(|_| SocketCounters::default()).collect(),
             queues: (0..MAX_SOCKETS).map(|_| SocketQueue::default()).collect(),
             last_drops: LastDrops::default(),
+            workload: WorkloadCounters::default(),
         }
     }
 }
@@ -121,7 +124,7 @@ impl WorkerCounters {
         count(&self.drops, reason, 1);
     }
 
-    /// Writes down the first bytes of a packet that is dropped.
+    /// Records the first bytes of a packet that is dropped.
     #[cold]
     pub(crate) fn note_dropped(&self, reason: DropReason, place: Place, bytes: &[u8], length: usize) {
         self.last_drops.note(reason, place, bytes, length);
@@ -130,6 +133,17 @@ impl WorkerCounters {
     /// Returns the last packets of each drop reason.
     pub fn last_drops(&self) -> Vec<Dropped> {
         self.last_drops.read()
+    }
+
+    /// Counters of how busy the worker is.
+    #[inline]
+    pub(crate) const fn workload(&self) -> &WorkloadCounters {
+        &self.workload
+    }
+
+    /// Returns how busy the worker has been so far.
+    pub fn read_workload(&self) -> Workload {
+        self.workload.read(self.rx.load(Relaxed))
     }
 
     /// Counts a received packet of this socket that is dropped.
@@ -153,12 +167,12 @@ impl WorkerCounters {
         }
     }
 
-    /// Bytes that a socket has sent so far.
+    /// Returns the number of bytes that a socket has sent so far.
     pub(crate) fn sent_bytes(&self, socket: usize) -> u64 {
         self.sockets.get(socket).map_or(0, |counters| counters.tx_bytes.load(Relaxed))
     }
 
-    /// What the emulated port of a socket has sent so far, overhead included, and the bytes that wait in it.
+    /// Returns the bytes that the emulated port of a socket has sent so far, overhead included, and the bytes that wait in it.
     pub(crate) fn emulated(&self, socket: usize) -> Sample {
         let of = |queue: &SocketQueue| (queue.sent_bytes.load(Relaxed), queue.bytes.load(Relaxed));
         let (sent_bytes, queue) = self.queues.get(socket).map(of).unwrap_or_default();
@@ -188,7 +202,7 @@ impl WorkerCounters {
         add(&queue.port_down, state.since.port_down);
     }
 
-    /// Counts how many nanoseconds too late a packet leaves an emulated port.
+    /// Counts a packet that leaves an emulated port `late` nanoseconds too late.
     pub(crate) fn released(&self, socket: usize, late: u64) {
         let Some(queue) = self.queues.get(socket) else { return };
         let bits = u64::BITS - late.saturating_sub(1).leading_zeros();
@@ -199,7 +213,7 @@ impl WorkerCounters {
         add(&queue.late_sum, late);
     }
 
-    /// Adds the emulated port of one socket of this worker to `queue`.
+    /// Adds the counters of the emulated port of one socket of this worker to `queue`.
     pub fn add_queue_to(&self, socket: usize, queue: &mut QueueCounters) {
         let Some(counters) = self.queues.get(socket) else { return };
         queue.packets += counters.packets.load(Relaxed);
@@ -282,12 +296,12 @@ pub struct Counters {
     pub evicted_flows: u64,
 }
 
-/// What policies have chosen a member for.
+/// Counters of how often policies have chosen a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChoiceCounters {
-    /// Flowlets that began on it.
+    /// Flowlets that began on the member.
     pub flowlets: u64,
-    /// Flows that came to it from another member, by reason ([`MOVES`]).
+    /// Flows that moved to the member from another one, by reason ([`MOVES`]).
     pub moves: [u64; MOVES.len()],
 }
 
@@ -389,9 +403,9 @@ pub struct QueueCounters {
     pub wire_loss: u64,
     /// Packets dropped because the port was down.
     pub port_down: u64,
-    /// Packets by how much too late they left: 1.024 µs and less, 2.048 µs, and so on; the last bucket is for all above.
+    /// Numbers of packets by their lateness: up to 1.024 µs, up to 2.048 µs, and so on. The last bucket counts all others.
     pub late: [u64; LATE_BUCKETS],
-    /// Sum of these times in nanoseconds.
+    /// Sum of the lateness of all packets in nanoseconds.
     pub late_ns: u64,
 }
 

@@ -30,7 +30,8 @@ use crate::drops::Dropped;
 use crate::explain::{self, Explained};
 use crate::left_right::{EmulatedPort, Published, Publisher, Wiring};
 use crate::step::Step;
-use crate::worker::{self, Command, PacketMemory, Rounds, Sockets};
+use crate::worker::{self, Command, PacketMemory, Sockets, WorkerLoop};
+use crate::workload::Workload;
 
 mod amend;
 mod attach;
@@ -134,7 +135,7 @@ pub enum DataplaneError {
         in_use: u64,
         /// Soft limit of the process (`RLIMIT_NOFILE`).
         limit: u64,
-        /// Descriptors that one more port may take.
+        /// Number of descriptors that one more port may need.
         needed: u64,
     },
 }
@@ -156,7 +157,7 @@ pub struct AttachedPort {
     pub offload: Option<PortOffload>,
 }
 
-struct Worker {
+struct WorkerHandle {
     thread: Option<JoinHandle<()>>,
     commands: Sender<Command>,
     waker: Waker,
@@ -165,7 +166,7 @@ struct Worker {
     counters: Arc<WorkerCounters>,
 }
 
-impl Worker {
+impl WorkerHandle {
     fn tell(&self, command: Command) {
         let _ = self.commands.send(command); // a dead worker ends the process by itself
         self.waker.wake();
@@ -192,7 +193,7 @@ struct Device {
 /// Packets that the sockets of a device have lost.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Packets lost by sockets that are closed now.
+    /// Packets lost by sockets that are closed by now.
     before: u64,
     sockets: Vec<LossWatch>,
 }
@@ -213,7 +214,7 @@ impl Losses {
 pub struct Dataplane {
     settings: Settings,
     rings: Rings,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerHandle>,
     tables: Publisher,
     generation: u64,
     /// Socket numbers by device name. A device that comes back gets its old number, and so its counters.
@@ -233,7 +234,7 @@ pub struct Dataplane {
     kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
     smaller_paths: Receiver<PathMtu>,
-    /// Reports that control has already fetched with `smaller_paths`.
+    /// Reports that were taken from `smaller_paths` before counters were reused, and that control has not fetched yet.
     told_paths: Vec<PathMtu>,
     used: BTreeMap<usize, u64>,
     event: Arc<EventFd>,
@@ -296,7 +297,7 @@ impl Dataplane {
         index: usize,
         wanted: Sender<(PortId, IpAddr)>,
         smaller_path: Sender<PathMtu>,
-    ) -> Result<Worker, DataplaneError> {
+    ) -> Result<WorkerHandle, DataplaneError> {
         let umem = self.umem()?;
         let handle = umem.handle();
         let waker = Waker::new().map_err(|why| DataplaneError::System { what: "make an eventfd", why })?;
@@ -330,11 +331,22 @@ impl Dataplane {
                 {
                     tracing::warn!("worker {index}: cannot be pinned to core {core}");
                 }
-                worker::run(Rounds::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
+                worker::run(WorkerLoop::new(Sockets::new(umem), step, reader, commands), &own_waker, polling);
                 drop(alarm);
             })
             .map_err(|why| DataplaneError::System { what: "start a worker thread", why })?;
-        Ok(Worker { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
+        Ok(WorkerHandle { thread: Some(thread), commands: sender, waker, umem: handle, zero_copy: None, counters })
+    }
+
+    /// Returns core and workload of each worker.
+    pub fn workloads(&self) -> impl Iterator<Item = (Option<usize>, Workload)> {
+        let workloads = self.workers.iter().map(|worker| worker.counters.read_workload());
+        self.settings.cores.iter().copied().zip(workloads)
+    }
+
+    /// Returns how workers wait.
+    pub const fn polling(&self) -> Polling {
+        self.settings.polling
     }
 
     /// Returns the attached devices.
@@ -348,12 +360,12 @@ impl Dataplane {
         watches.unwrap_or_default().iter().map(BusyPollWatch::now).collect()
     }
 
-    /// Starts a capture of a device. Returns `None` if the device was never attached. The XDP program goes on to forward, and
-    /// copies what it does. The tc program of srv6d's own veth rests while a capture is open.
-    pub fn capture(&mut self, device: &str) -> Option<Capture> {
-        let capture = self.numbers.get(device).map(|&number| self.taps.open(number))?;
+    /// Starts a capture of devices, those that were never attached left out. Returns also the devices by socket number. The XDP
+    /// program goes on to forward, and copies what it does. The tc program of srv6d's own veth rests while a capture is open.
+    pub fn capture(&mut self, devices: &[String]) -> (Capture, BTreeMap<usize, String>) {
+        let capture = self.taps.open(devices.iter().filter_map(|device| self.numbers.get(device)).copied());
         self.refresh_offload();
-        Some(capture)
+        (capture, self.numbers.iter().map(|(device, number)| (*number, device.clone())).collect())
     }
 
     /// Compiles `desired` and puts it in force: every packet sees all of it or none. Counters of SIDs and paths
@@ -415,7 +427,7 @@ impl Dataplane {
     pub fn last_drops(&self) -> Vec<(usize, String, Dropped)> {
         let name =
             |socket: usize| self.numbers.iter().find(|(_, number)| **number == socket).map(|(name, _)| name.clone());
-        let of_worker = |(number, worker): (usize, &Worker)| {
+        let of_worker = |(number, worker): (usize, &WorkerHandle)| {
             let dropped = worker.counters.last_drops();
             dropped.into_iter().map(move |dropped| (number, name(dropped.socket).unwrap_or_default(), dropped))
         };
@@ -446,7 +458,7 @@ impl Dataplane {
         for worker in &self.workers {
             worker.counters.add_to(&mut counters.total);
         }
-        // It is read before the packets that were received, which it is part of.
+        // The delivered packets are part of the received ones, so their counter is read first.
         let delivered = self.in_front.delivered();
         for (name, &number) in &self.numbers {
             let device = self.device_counters(name, number);

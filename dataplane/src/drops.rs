@@ -15,10 +15,10 @@ pub const KEPT: usize = 4;
 /// Number of bytes that are kept of each packet.
 pub const HEAD: usize = 128;
 const WORDS: usize = HEAD / size_of::<u64>();
-/// Time in nanoseconds in which at most [`KEPT`] packets of a reason are written down.
+/// Time in nanoseconds within which at most [`KEPT`] packets of a reason are recorded.
 const PERIOD: u64 = 1_000_000;
 
-/// Where and when a packet is dropped.
+/// The place and the time at which a packet is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Nanoseconds of the worker's clock.
@@ -98,7 +98,7 @@ impl Default for LastDrops {
 }
 
 impl LastDrops {
-    /// Writes a packet down, unless enough packets of its reason have been written down just now. `length` is that of the
+    /// Records a packet, unless enough packets of its reason have been recorded just now. `length` is the length of the
     /// whole packet, further buffers included.
     pub(crate) fn note(&self, reason: DropReason, place: Place, bytes: &[u8], length: usize) {
         if let Some(reason) = self.reasons.get(reason.index())

@@ -12,9 +12,9 @@ const PS_PER_NS: Time = 1000;
 pub(crate) struct Queued<F> {
     /// The packet, as it will leave.
     pub(crate) frame: F,
-    /// What was decided about it.
+    /// The verdict about it.
     pub(crate) verdict: Verdict,
-    /// Counter slot of the tagged port it leaves by, if it is one.
+    /// Counter slot of the port that it leaves through, if it is a tagged one.
     pub(crate) vlan: Option<usize>,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Queued<F> {
 pub(crate) struct Due<F> {
     /// The packet.
     pub(crate) queued: Queued<F>,
-    /// How much later this is than it should be, in nanoseconds.
+    /// Time between the packet's arrival at the other end and this release, in nanoseconds.
     pub(crate) late: u64,
 }
 
-/// State of one port at one moment, for its counters.
+/// State of one port at the moment, for its counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    /// What it has counted since the last time.
+    /// What the port has counted since its state was read last.
     pub(crate) since: Counts,
     /// Packets in the port.
     pub(crate) packets: usize,
@@ -45,7 +45,7 @@ struct Emulated<F> {
     told: Counts,
 }
 
-/// The emulated ports, by socket. It has no entry if there are none, which is what every burst asks.
+/// The emulated ports, by socket. The list is empty if there are none: every burst checks that first.
 pub(crate) struct EmulatedPorts<F>(Vec<Option<Box<Emulated<F>>>>);
 
 impl<F> Default for EmulatedPorts<F> {
@@ -76,15 +76,15 @@ impl<F> EmulatedPorts<F> {
         self.0.iter().flatten().map(|emulated| emulated.port.len()).sum()
     }
 
-    /// When something has to be done next, in nanoseconds: a packet leaves, or a load is to be counted.
+    /// Returns the time of the next event in nanoseconds: a packet leaves, or a load is to be counted.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let ports = self.0.iter().flatten().map(|emulated| &emulated.port);
         let events = ports.flat_map(|port| [port.next_release(), port.next_sample()]);
         events.flatten().min().map(|time| u64::try_from(time.div_ceil(PS_PER_NS)).unwrap_or(u64::MAX))
     }
 
-    /// Makes the ports those of a snapshot. Returns the packets of ports that are not emulated any more, with their
-    /// sockets, and those of ports that went down.
+    /// Takes over the ports of a snapshot. Returns the packets of ports that are no longer emulated, and the packets of
+    /// ports that went down, each with its socket.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot, now: u64) -> Changed<F> {
         let now = picoseconds(now);
         let mut changed = Changed { to_send: Vec::new(), dropped: Vec::new() };
@@ -134,7 +134,8 @@ impl<F> EmulatedPorts<F> {
         Some(Due { queued: released.frame, late })
     }
 
-    /// Takes all packets out of a port that has been closed. It takes no others until the next tables say that it is up.
+    /// Takes all packets out of a port that has been closed. The port takes no new packets until the next tables say
+    /// that it is up.
     pub(crate) fn close(&mut self, socket: usize, now: u64) -> Vec<F> {
         let Some(Emulated { port, .. }) = self.at(socket) else { return Vec::new() };
         port.set_up(false);
@@ -147,7 +148,7 @@ impl<F> EmulatedPorts<F> {
         ports.flat_map(|emulated| emulated.port.drop_all(picoseconds(now))).map(|queued| queued.frame).collect()
     }
 
-    /// Returns how a port is, and what it has counted since it was asked last.
+    /// Returns the state of a port, and what it has counted since the last call.
     pub(crate) fn state(&mut self, socket: usize, now: u64) -> State {
         let now = picoseconds(now);
         let Some(Emulated { port, told, .. }) = self.at(socket) else { return State::default() };
@@ -156,7 +157,8 @@ impl<F> EmulatedPorts<F> {
         State { since: counts.since(&before), packets: port.len(), bytes: port.depth(now), load: port.load(now) }
     }
 
-    /// Returns what a port has sent so far, overhead included, and its queue in bytes. `None`: it is not emulated.
+    /// Returns the bytes that a port has sent so far, overhead included, and the bytes in its queue. `None`: it is not
+    /// emulated.
     pub(crate) fn shown(&self, socket: usize, now: u64) -> Option<(u64, u64)> {
         let port = &self.0.get(socket)?.as_ref()?.port;
         Some((port.counts().sent_bytes, port.depth(picoseconds(now))))
@@ -167,7 +169,7 @@ impl<F> EmulatedPorts<F> {
     }
 }
 
-/// What becomes of packets when other tables come into force.
+/// The packets that leave emulated ports when other tables come into force.
 pub(crate) struct Changed<F> {
     /// Packets to be sent at once, by socket.
     pub(crate) to_send: Vec<(usize, Vec<Queued<F>>)>,

@@ -8,10 +8,10 @@ use srv6d_wire::{Extent, Packet};
 use crate::io::Io;
 use crate::memory::{Memory, MemoryFrame};
 
-/// Bytes of room in front of a packet of which only the first bytes are known, and behind it.
+/// Number of bytes of room in front of and behind a packet of which only the first bytes are known.
 const HEADROOM: usize = 256;
 
-/// What becomes of a frame, and why.
+/// The treatment of a frame, with the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// The steps through the tables.

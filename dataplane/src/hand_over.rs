@@ -15,21 +15,21 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Tells workers which hand-over is under way.
 #[derive(Debug, Default)]
 pub struct HandOvers {
-    /// Its number in the upper half, the generation of the tables that the program has in the lower. 0: none is under way.
+    /// Its number in the upper half, the revision of the snapshot whose tables the program has in the lower. 0: none is under way.
     now: AtomicU64,
 }
 
 impl HandOvers {
-    /// Returns the number of the hand-over in which a worker with tables of this generation is to say what it has finished.
+    /// Returns the number of the hand-over in which a worker with the snapshot of this revision is to say what it has finished.
     #[inline]
-    pub(crate) fn under_way(&self, generation: u64) -> Option<u32> {
+    pub(crate) fn under_way(&self, revision: u64) -> Option<u32> {
         let now = self.now.load(Relaxed);
-        if now == 0 { None } else { with(now, generation) }
+        if now == 0 { None } else { with(now, revision) }
     }
 
-    /// Begins the hand-over of this number, to a program with tables of this generation.
-    pub(crate) fn begin(&self, number: u32, generation: u64) {
-        self.now.store(u64::from(number) << 32 | generation & u64::from(u32::MAX), Relaxed);
+    /// Begins the hand-over of this number, to a program with the snapshot of this revision.
+    pub(crate) fn begin(&self, number: u32, revision: u64) {
+        self.now.store(u64::from(number) << 32 | revision & u64::from(u32::MAX), Relaxed);
     }
 
     /// No hand-over is under way any more.
@@ -39,10 +39,10 @@ impl HandOvers {
 }
 
 #[cold]
-fn with(now: u64, generation: u64) -> Option<u32> {
+fn with(now: u64, revision: u64) -> Option<u32> {
     let [number, since] = [now >> 32, now].map(|half| half as u32);
-    // Generations are numbered on and on, so the difference tells which is newer.
-    let ahead = (generation as u32).wrapping_sub(since);
+    // Revisions are numbered on and on, so the difference tells which is newer.
+    let ahead = (revision as u32).wrapping_sub(since);
     (ahead < 1 << 31).then_some(number)
 }
 
@@ -55,9 +55,9 @@ mod tests {
         let hand_overs = HandOvers::default();
         assert_eq!(hand_overs.under_way(7), None);
         hand_overs.begin(3, 7);
-        assert_eq!([6, 7, 8].map(|generation| hand_overs.under_way(generation)), [None, Some(3), Some(3)]);
+        assert_eq!([6, 7, 8].map(|revision| hand_overs.under_way(revision)), [None, Some(3), Some(3)]);
         hand_overs.begin(4, (1 << 32) - 1);
-        assert_eq!([1 << 32, (1 << 32) - 2].map(|generation| hand_overs.under_way(generation)), [Some(4), None]);
+        assert_eq!([1 << 32, (1 << 32) - 2].map(|revision| hand_overs.under_way(revision)), [Some(4), None]);
         hand_overs.end();
         assert_eq!(hand_overs.under_way(9), None);
     }

@@ -19,8 +19,8 @@ const PER_NEIGHBOR: usize = 64;
 const PATIENCE: u64 = 3_500_000_000;
 /// Time after which control is told again that packets wait for a neighbour, in nanoseconds.
 const TELL_AGAIN: u64 = 10_000_000;
-/// Largest number of new neighbours per second and port of which control is told, so that one port does not hide those
-/// of other ports.
+/// Largest number of new neighbours per second and port that control is told about, so that one port does not hide the
+/// neighbours of other ports.
 const TOLD_PER_SECOND: u32 = 5_000;
 
 /// A neighbour: its port and its address.

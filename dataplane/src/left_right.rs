@@ -22,12 +22,13 @@
 //! * **Workers never wait.** A worker reads one atomic counter per round (`Reader::current`), and counts references
 //!   only when the tables have changed. After a publication it has a burst of cache misses: the other copy is not in
 //!   the caches of its core, and its destination cache is keyed by the epoch.
-//! * **The publishing thread waits for workers**: until none is left in a copy before it changes that copy, and after it has put
-//!   tables in force, so that claims follow the tables. Both waits are bounded. A copy that a worker does not leave in time is
-//!   left to it, and the change is made in a fresh copy ([`Published::copied`]).
-//! * **A whole build** takes place for a new desired state, for the first amendment, and for one that the tables cannot apply
-//!   ([`NeedsRebuild`]). It costs time in proportion to all prefixes, an amendment does not.
-//! * **Old tables are freed by the publishing thread**, never by a worker: it holds on to them until it is the last one who does.
+//! * **The publishing thread waits for workers**: before it changes a copy, until no worker is left in that copy, and
+//!   after it has put tables in force, so that claims follow the tables. Both waits are bounded. A copy that a worker
+//!   does not leave in time is left to it, and the change is made in a fresh copy ([`Published::copied`]).
+//! * **A whole build** takes place for a new desired state, for the first amendment, and for an amendment that the tables
+//!   cannot apply ([`NeedsRebuild`]). A whole build takes time in proportion to all prefixes, an amendment does not.
+//! * **Old tables are freed by the publishing thread**, never by a worker: the thread keeps its reference to them until
+//!   it has the only one.
 
 #[cfg(test)]
 mod churn;
@@ -42,7 +43,7 @@ use srv6d_srv6::desired::{Amendment, Desired};
 use srv6d_srv6::index::Parts;
 use srv6d_srv6::{Before, BuildError, Index, NeedsRebuild, OpLog, Released, Slots, Tables, Tally};
 
-use handover::{Holder, InForce, alone, is_left};
+use handover::{InForce, alone, is_left};
 use snapshot::in_huge_pages;
 pub use snapshot::{EmulatedPort, Snapshot, Wiring};
 
@@ -56,7 +57,7 @@ mod sync {
 }
 
 /// A worker's access to the tables in force.
-pub type Reader = Holder<Snapshot>;
+pub type Reader = handover::Reader<Snapshot>;
 
 /// Time that a publication waits for workers to leave a copy that is to be changed or freed. A worker stays in a copy
 /// for the rest of a round, and for as long as the system gives its core to others.
@@ -66,7 +67,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(2);
 /// Time that the publishing thread spins before it sleeps. A round takes less, a sleep more.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Number of changed steered prefixes and SIDs after which unused counters are looked for.
+/// Number of changed steered prefixes and SIDs after which unused counters are released.
 const CHANGES: usize = 512;
 
 /// Counts of tables that have come into force, by the means used.
@@ -104,6 +105,8 @@ pub struct Publisher {
     in_force: Arc<InForce<Snapshot>>,
     wake: Box<dyn Fn() + Send>,
     workers: usize,
+    /// What the tables in force were compiled from. Whoever plans has a copy of its own, and amends it first with the
+    /// same amendments.
     desired: Arc<Desired>,
     slots: Slots,
     standby: Option<Standby>,
@@ -208,8 +211,8 @@ impl Publisher {
             slots.vlans.slot(port.name.clone());
         }
         let tallies = self.tallies(&current, &slots);
-        let (generation, wiring) = (current.generation + 1, wiring(&desired, &slots));
-        let next = Arc::new(Snapshot::new(generation, tables, wiring, tallies));
+        let (revision, wiring) = (current.revision + 1, wiring(&desired, &slots));
+        let next = Arc::new(Snapshot::new(revision, tables, wiring, tallies));
         (self.desired, self.slots) = (desired, slots);
         self.put_in_force(Arc::clone(&next));
         self.published.whole += 1;
@@ -292,7 +295,7 @@ impl Publisher {
             self.standby = Some(Standby { snapshot: next, op_log: None, index });
             return Ok(Amended::default());
         }
-        snapshot.generation = current.generation + 1;
+        snapshot.revision = current.revision + 1;
         let slots = std::mem::take(&mut self.slots);
         snapshot.tallies = self.tallies(&current, &slots);
         self.slots = slots;
@@ -323,7 +326,7 @@ impl Publisher {
         (0..self.workers).map(|_| Arc::new(Tally::new(slots))).collect()
     }
 
-    /// Releases the counters of entries that these tables, which are in force, no longer have.
+    /// Releases the counters of entries that the tables in force no longer have.
     fn release_slots(&mut self, in_force: &Snapshot) {
         (self.changes, self.releases) = (0, self.releases + 1);
         self.released.add(self.slots.release(&self.desired, &in_force.tables, self.releases));
@@ -351,7 +354,7 @@ impl Publisher {
         Some(released)
     }
 
-    /// Gives these counters to new entries.
+    /// Makes released counters available to new entries.
     pub(crate) fn reuse_slots(&mut self, released: Released) {
         self.slots.reuse(released);
     }

@@ -24,6 +24,7 @@ pub mod memory;
 mod sampling;
 mod step;
 mod worker;
+mod workload;
 
 pub use counters::{
     ChoiceCounters, Counters, DeviceCounters, LATE_BUCKETS, NextHopCounters, PathCounters, QueueCounters, SidCounters,
@@ -36,4 +37,5 @@ pub use dataplane::{
 pub use left_right::{Amended, EmulatedPort, Published, Publisher, Reader, Snapshot, Wiring};
 pub use srv6d_xsk::BusyPolling;
 pub use step::{BURST, Step, look_ups};
-pub use worker::{PacketMemory, Rounds, Sockets};
+pub use worker::{PacketMemory, Sockets, WorkerLoop};
+pub use workload::{STAGES, Workload};

@@ -12,7 +12,7 @@ use crate::left_right::Snapshot;
 pub(crate) struct Sampling {
     ports: Vec<Option<Sampled>>,
     interval: u64,
-    /// When samples are taken next. `u64::MAX`: never, because no group asks for them.
+    /// Time of the next samples. `u64::MAX`: no samples are taken, because no group asks for them.
     due: u64,
 }
 

@@ -7,13 +7,13 @@ use srv6d_balance::{FarPorts, Sample};
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::tally::Count;
 use srv6d_srv6::{
-    DropReason, Leaving, LookUps, LookupResult, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
+    DropReason, Leaving, LookUpResult, LookUps, PathMtu, SlowState, Tally, Verdict, comes_from_domain, give_up,
     learned, slow_path, write_burst, write_one,
 };
 
 use srv6d_wire::ecn;
 
-use crate::capture::{self, Sink, Taps};
+use crate::capture::{Fate, Looking, Taps};
 use crate::counters::WorkerCounters;
 use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
@@ -22,6 +22,7 @@ use crate::held::{Held, Waiting};
 use crate::io::{Buffers, Io};
 use crate::left_right::Snapshot;
 use crate::sampling::Sampling;
+use crate::workload::{Stage, Stopwatch};
 
 /// Largest number of packets received from one port at a time.
 pub const BURST: usize = 64;
@@ -47,11 +48,12 @@ pub struct Step<I: Io> {
     burst: Vec<I::Frame>,
     look_ups: LookUps,
     runs: Vec<Run>,
-    generation: u64,
+    revision: u64,
     wanted: Box<dyn FnMut(PortId, IpAddr) + Send>,
     smaller_path: Box<dyn FnMut(PathMtu) + Send>,
     taps: Arc<Taps>,
     hand_overs: Arc<HandOvers>,
+    stopwatch: Stopwatch,
 }
 
 /// The values that all packets of a round share.
@@ -60,7 +62,7 @@ struct Round<'s> {
     tally: &'s Tally,
     now: u64,
     /// The open captures. There are almost never any.
-    taps: Option<Arc<Vec<Sink>>>,
+    taps: Option<Looking>,
 }
 
 /// Socket and time of a packet's arrival.
@@ -73,7 +75,7 @@ struct Arrival {
 /// A run: consecutive packets with one verdict, which are sent and counted together. A burst is usually one run.
 struct Run {
     verdict: Verdict,
-    /// Slot of the tagged port they leave by, if it is one.
+    /// Slot of the port that the packets leave through, if it is a tagged one.
     vlan: Option<usize>,
     packets: usize,
     bytes: usize,
@@ -96,11 +98,12 @@ impl<I: Io> Step<I> {
             burst: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
-            generation: 0,
+            revision: 0,
             wanted: Box::new(wanted),
             smaller_path: Box::new(|_| {}),
             taps: Arc::default(),
             hand_overs: Arc::default(),
+            stopwatch: Stopwatch::default(),
         }
     }
 
@@ -125,7 +128,7 @@ impl<I: Io> Step<I> {
         self
     }
 
-    /// Sets the place where it is written how busy the ports behind neighbours are.
+    /// Sets the source of the states of ports behind neighbours.
     #[must_use]
     pub fn seeing_far(mut self, far: Arc<FarPorts>) -> Self {
         self.slow.balancer.set_far(far);
@@ -149,7 +152,7 @@ impl<I: Io> Step<I> {
         self.emulated.queued()
     }
 
-    /// When a round is needed although nothing is received: nanoseconds of the clock of [`round`](Self::round).
+    /// Returns the time at which a round is needed even if nothing is received, by the clock of [`round`](Self::round).
     pub fn next_event(&self) -> Option<u64> {
         self.emulated.next_event()
     }
@@ -159,8 +162,8 @@ impl<I: Io> Step<I> {
     pub fn round(&mut self, io: &mut I, snapshot: &Snapshot, now: u64) -> usize {
         let Some(tally) = snapshot.tallies.get(self.worker) else { return 0 };
         let round = Round { snapshot, tally, now, taps: self.taps.looking() };
-        if snapshot.generation != self.generation {
-            self.generation = snapshot.generation;
+        if snapshot.revision != self.revision {
+            self.revision = snapshot.revision;
             if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
                 self.follow_emulation(io, &round);
             }
@@ -176,14 +179,31 @@ impl<I: Io> Step<I> {
         if self.held.len() > 0 {
             self.give_up_expired(io, &round);
         }
-        let received = (0..io.sockets()).map(|socket| self.burst(io, &round, socket)).sum();
+        self.stopwatch.begin();
+        let (mut received, mut is_full) = (0, false);
+        for socket in 0..io.sockets() {
+            let packets = self.burst(io, &round, socket);
+            received += packets;
+            is_full |= packets == BURST;
+        }
         if received > 0 {
             (0..io.sockets()).for_each(|socket| io.flush(socket));
+            self.stopwatch.mark(Stage::Send);
+            self.counters.workload().round(is_full);
         }
-        if let Some(number) = self.hand_overs.under_way(snapshot.generation) {
+        self.stopwatch.end(received, self.counters.workload());
+        if let Some(taps) = round.taps {
+            taps.deliver();
+        }
+        if let Some(number) = self.hand_overs.under_way(snapshot.revision) {
             io.finish(number);
         }
         received
+    }
+
+    /// Counters of the worker.
+    pub(crate) fn counters(&self) -> &WorkerCounters {
+        &self.counters
     }
 
     /// Forwards what one socket has received, [`BURST`] packets at most, in three passes: look up, write, send.
@@ -191,16 +211,17 @@ impl<I: Io> Step<I> {
     fn burst(&mut self, io: &mut I, round: &Round<'_>, socket: usize) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
         io.receive(socket, BURST, &mut burst);
+        self.stopwatch.mark(Stage::Receive);
         let received = burst.len();
         if received > 0 {
             self.count_received(io, round, socket, &mut burst);
             if let Some(taps) = &round.taps {
-                for frame in &mut burst {
-                    copy(io, taps, socket, false, frame);
-                }
+                self.write_watched(io, round, taps, socket, &mut burst);
+            } else {
+                self.write(io, round, socket, &mut burst);
             }
-            self.write(io, round, socket, &mut burst);
             self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
+            self.stopwatch.mark(Stage::Send);
         }
         self.burst = burst;
         received
@@ -246,11 +267,25 @@ impl<I: Io> Step<I> {
         (0..io.sockets()).for_each(|socket| io.flush(socket));
     }
 
+    /// Like [`write`](Self::write), while a capture is open: copies the packets, and says what becomes of each.
+    #[cold]
+    fn write_watched(&mut self, io: &I, round: &Round<'_>, taps: &Looking, socket: usize, frames: &mut [I::Frame]) {
+        let first = taps.copies();
+        for frame in frames.iter_mut() {
+            copy(io, taps, socket, false, frame);
+        }
+        self.write(io, round, socket, frames);
+        let socket_of = |port: u16| round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+        let fates = self.runs.iter().flat_map(|run| std::iter::repeat_n(Fate::of(run.verdict, socket_of), run.packets));
+        taps.decided(first, fates);
+    }
+
     /// Looks the packets up and writes them as they will leave: on the fast path if they are plain, otherwise on the
     /// slow path.
     fn write(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
         let tables = &round.snapshot.tables;
         let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+            // The port has gone, and its socket is about to be closed. Whatever has no socket is counted like this.
             let verdict = Verdict::Drop(DropReason::TxFull);
             for frame in frames.iter_mut() {
                 note_refused(io, round, &self.counters, socket, verdict, frame);
@@ -258,6 +293,7 @@ impl<I: Io> Step<I> {
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
         let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
+        self.stopwatch.mark(Stage::LookUp);
         let is_tapped = round.taps.is_some();
         let mut done = 0;
         while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
@@ -277,6 +313,7 @@ impl<I: Io> Step<I> {
             self.runs.push(Run { verdict, vlan, packets: 1, bytes: io.packet_len(frame) });
             done += plain + 1;
         }
+        self.stopwatch.mark(Stage::Write);
     }
 
     /// Sends, queues, holds or drops packets as decided, run by run.
@@ -361,7 +398,7 @@ impl<I: Io> Step<I> {
         self.count_queue(way_out, round.now);
     }
 
-    /// Sends what has arrived at the other end of the emulated ports.
+    /// Sends the packets that have arrived at the other end of their emulated ports.
     #[inline(never)]
     fn release(&mut self, io: &mut I, round: &Round<'_>) {
         for socket in self.emulated.sockets() {
@@ -471,7 +508,7 @@ impl<I: Io> Step<I> {
         self.discard(io, frame, reason);
     }
 
-    /// Drops a frame without a note: it has been noted, or the reason says all.
+    /// Drops a frame without a note, because it has been noted already or the reason says everything.
     fn discard(&self, io: &mut I, frame: I::Frame, reason: DropReason) {
         self.counters.dropped(reason);
         io.recycle(frame);
@@ -489,9 +526,9 @@ impl<I: Io> Step<I> {
 }
 
 #[cold]
-fn copy<I: Io>(io: &I, taps: &[Sink], socket: usize, sent: bool, frame: &mut I::Frame) {
+fn copy<I: Io>(io: &I, taps: &Looking, socket: usize, sent: bool, frame: &mut I::Frame) {
     let length = io.packet_len(frame);
-    capture::copy(taps, socket, sent, io.packet(frame).bytes(), length);
+    taps.copy(socket, sent, io.packet(frame).bytes(), length);
 }
 
 /// Notes a received packet for `show drops` if the verdict is to drop it.
@@ -513,7 +550,7 @@ fn note_refused<I: Io>(
 
 /// Writes one packet on the fast path while a capture is open: then packets are written one by one.
 #[inline(never)]
-fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookupResult) -> Option<u16> {
+fn write_tapped<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame, found: LookUpResult) -> Option<u16> {
     let mut packet = io.packet(frame);
     let device = write_one(&round.snapshot.tables, round.tally, &mut packet, found)?;
     let (at, tail) = (packet.extent(), packet.tail_len());
@@ -559,9 +596,9 @@ fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Fram
     verdict
 }
 
-/// Copies a packet that leaves for captures, unless it has to wait in an emulated port first. Returns the counter slot of
-/// the tagged port that it leaves by. What leaves in a burst needs neither: no capture is open then, and the fast path
-/// writes no tags.
+/// Copies a packet that leaves to open captures, unless it has to wait in an emulated port first. Returns the counter
+/// slot of the tagged port that it leaves through. Packets that leave in a burst do not come here: no capture is open
+/// then, and the fast path writes no tags.
 fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Frame) -> Option<usize> {
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;

@@ -11,6 +11,7 @@ use crate::dataplane::Polling;
 use crate::io::Io;
 use crate::left_right::{Reader, Snapshot};
 use crate::step::Step;
+use crate::workload::Meter;
 
 /// Number of rounds without a packet after which an adaptive worker sleeps.
 const SPIN_ROUNDS: u32 = 64;
@@ -47,8 +48,8 @@ pub enum PacketMemory {
     ZeroCopy,
 }
 
-/// The AF_XDP sockets of one worker. Frames move between ports of one packet memory without a copy, and are copied
-/// from one memory to the other.
+/// The AF_XDP sockets of one worker. Frames are handed over without a copy between ports that share a packet memory,
+/// and copied between the two memories.
 #[derive(Debug)]
 pub struct Sockets {
     umem: Umem,
@@ -188,36 +189,48 @@ impl Io for Sockets {
 }
 
 /// The rounds of a worker, without its thread.
-pub struct Rounds {
+pub struct WorkerLoop {
     /// The ports of the worker.
     pub io: Sockets,
     step: Step<Sockets>,
     reader: Reader,
     commands: Receiver<Command>,
     start: Instant,
+    meter: Meter,
 }
 
-impl Rounds {
+impl WorkerLoop {
     /// Creates a worker that gets no commands.
     pub fn alone(io: Sockets, step: Step<Sockets>, reader: Reader) -> Self {
         Self::new(io, step, reader, crossbeam::channel::unbounded().1)
     }
 
     pub(crate) fn new(io: Sockets, step: Step<Sockets>, reader: Reader, commands: Receiver<Command>) -> Self {
-        Self { io, step, reader, commands, start: Instant::now() }
+        Self { io, step, reader, commands, start: Instant::now(), meter: Meter::default() }
     }
 
     /// Makes one round. Returns the number of packets received, or `None` if the worker was told to stop.
     pub fn round(&mut self) -> Option<usize> {
         let now = nanoseconds(self.start);
+        self.meter.round_begins(now, self.step.counters().workload());
         if !obey(&mut self.io, &mut self.step, &self.commands, now) {
             return None;
         }
         let received = self.step.round(&mut self.io, self.reader.current(), now);
+        self.meter.round_ends(received > 0);
         if received == 0 && self.io.is_sending() {
             (0..self.io.sockets()).for_each(|socket| self.io.flush(socket));
         }
         Some(received)
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self, waker: &Waker) {
+        let longest = self.longest_sleep();
+        let begin = nanoseconds(self.start);
+        sleep(&self.io, waker, longest);
+        let now = nanoseconds(self.start);
+        self.meter.slept(now.saturating_sub(begin), now, self.step.counters().workload());
     }
 
     fn longest_sleep(&self) -> Duration {
@@ -234,7 +247,7 @@ fn longest_sleep(waits: bool, event: Option<u64>, now: u64) -> Duration {
 }
 
 /// Runs until it is told to stop.
-pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
+pub(crate) fn run(mut rounds: WorkerLoop, waker: &Waker, polling: Polling) {
     let mut idle = 0;
     while let Some(received) = rounds.round() {
         if received > 0 {
@@ -243,12 +256,12 @@ pub(crate) fn run(mut rounds: Rounds, waker: &Waker, polling: Polling) {
         }
         idle += 1;
         if polling == Polling::Adaptive && idle > SPIN_ROUNDS {
-            sleep(&rounds.io, waker, rounds.longest_sleep());
+            rounds.sleep(waker);
         } else {
             std::hint::spin_loop();
         }
     }
-    let Rounds { mut io, mut step, mut reader, start, .. } = rounds;
+    let WorkerLoop { mut io, mut step, mut reader, start, .. } = rounds;
     drain(&mut io, &mut step, reader.current(), start);
 }
 

@@ -296,7 +296,7 @@ int count(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* For tests of the bench itself: takes more than about ten microseconds for each frame, on any machine. */
+/* A slow sink for tests of the bench itself: it takes more than about ten microseconds per frame on any machine. */
 SEC("xdp.frags")
 int count_slowly(struct xdp_md *ctx)
 {

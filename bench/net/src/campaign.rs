@@ -176,7 +176,7 @@ impl<'p> Campaign<'p> {
         match made {
             Ok(rig) => Ok(Some(rig)),
             Err(why) => {
-                // What an interrupted run could not make is not what the machine lacks.
+                // If the run was interrupted, this returns: the failure then says nothing about the machine.
                 self.go_on()?;
                 self.progress.skip(kind);
                 self.leave_out(format!("{}: {why}", dut.name));

@@ -330,8 +330,9 @@ mod tests {
     #[test]
     fn a_hosts_streams_are_compared_by_what_was_sent() {
         let of = |udp, srv6d: &[f64]| {
-            let row = host::Row { mtu: 1500, udp, flows: 8 };
-            host::Streams { row, kernel: vec![10.0; srv6d.len()], srv6d: srv6d.to_vec(), tc: Vec::new() }
+            let row = host::Row { mtu: 1500, udp, flows: 8, kind: host::Kind::Plain };
+            let cpu = <[Vec<f64>; 3]>::default();
+            host::Streams { row, kernel: vec![10.0; srv6d.len()], srv6d: srv6d.to_vec(), tc: Vec::new(), cpu }
         };
         let run = |streams| host::Results { streams, ..host::Results::default() };
         let before = run(vec![of(false, &[1.0, 2.0]), of(true, &[5.0, 5.0])]);

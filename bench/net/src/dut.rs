@@ -11,6 +11,7 @@ use aya::maps::{Array, MapData};
 
 use crate::floor::{FRAMES, Floor, RING};
 use crate::frames::{OUT_MAC, SINK_MAC, Work};
+use crate::layout::Layout;
 use crate::netns::Namespace;
 use crate::objects::{self, failed};
 use crate::testbed::{Testbed, ifindex, mac};
@@ -24,7 +25,7 @@ pub enum Forwarder {
     Linux,
     /// srv6d over AF_XDP.
     Srv6d,
-    /// srv6d with `offload = "xdp"` on its ports.
+    /// srv6d with the defaults of its ports and workers: on a veth, an XDP program forwards.
     Srv6dOffload,
     /// AF_XDP sockets like those of srv6d, without any work between them.
     AfXdpFloor,
@@ -119,7 +120,8 @@ impl Dut {
     }
 
     /// Starts the DUT between the two ports of a testbed.
-    pub fn start(&self, bed: &Testbed, srv6d: &Path, workers: &[usize]) -> Result<Running, BenchError> {
+    pub fn start(&self, bed: &Testbed, srv6d: &Path, layout: &Layout) -> Result<Running, BenchError> {
+        let workers = layout.workers.as_slice();
         let (ingress, egress) = (bed.devices.ingress.as_str(), bed.devices.egress.as_str());
         match self.forwarder {
             Forwarder::Linux => {
@@ -127,7 +129,7 @@ impl Dut {
                 Ok(Running::Kernel)
             }
             Forwarder::Srv6d | Forwarder::Srv6dOffload => {
-                Daemon::start(&bed.dut_space, srv6d, &self.configuration(ingress, egress, workers), 2)
+                Daemon::start(&bed.dut_space, srv6d, &self.configuration(ingress, egress, layout), 2)
                     .map(Running::Daemon)
             }
             Forwarder::AfXdpFloor => {
@@ -177,7 +179,9 @@ impl Dut {
         )
     }
 
-    fn configuration(&self, ingress: &str, egress: &str, workers: &[usize]) -> String {
+    /// Returns the configuration of srv6d. What forwards in the kernel is measured with the defaults of a port and of the
+    /// workers. A worker that forwards polls without a pause where it has its core to itself.
+    fn configuration(&self, ingress: &str, egress: &str, layout: &Layout) -> String {
         let work = match self.work {
             Work::Cross | Work::Forward => String::new(),
             Work::Encapsulate => format!(
@@ -192,11 +196,13 @@ impl Dut {
             Work::Encapsulate => String::new(),
             _ => route("2001:db8:b::/64", egress),
         };
-        let offload =
-            if self.forwarder == Forwarder::Srv6dOffload { "offload = \"xdp\"\n" } else { "offload = \"off\"\n" };
+        let with_defaults = self.forwarder == Forwarder::Srv6dOffload;
+        let offload = if with_defaults { "" } else { "offload = \"off\"\n" };
+        let polling = if with_defaults || !layout.worker_is_alone() { "" } else { "polling = \"busy\"\n" };
+        let workers = &layout.workers;
         format!(
             "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n\
-             [workers]\ncores = {workers:?}\npolling = \"busy\"\nframes = {FRAMES}\nring = {RING}\n\
+             [workers]\ncores = {workers:?}\n{polling}frames = {FRAMES}\nring = {RING}\n\
              [host]\nsteer_local = false\n\
              [api]\nmetrics = \"off\"\n\
              [[block]]\nprefix = \"fcbb::/32\"\n\

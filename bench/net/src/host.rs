@@ -5,14 +5,18 @@
 //! host: iperf3 client ─► kernel encap.red | srv6d's worker | srv6d's tc program ─► veth ─► far: kernel End.DT6 ─► iperf3 server
 //! ```
 
+mod responses;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::BenchError;
+use crate::cpu::Snapshot;
 use crate::dut::Daemon;
 use crate::machine::Stamp;
 use crate::netns::{Ended, Namespace, run, tool};
@@ -23,6 +27,8 @@ use srv6d_report::{Bar, Chart, Document, Group, Section, Table};
 /// Bytes of headers around the payload of a UDP datagram that fits into the MTU when encapsulated: 40 outer, 40 inner,
 /// 8 UDP.
 const HEADERS: u32 = 88;
+/// Bytes of a small datagram.
+const SMALL: u32 = 64;
 const CONFIGURATION: &str = r#"
 [node]
 source = "2001:db8:a::1"
@@ -41,6 +47,16 @@ prefix = "2001:db8:f::/64"
 segments = ["fcbb:0:9::"]
 via = "2001:db8:a::2"
 port = "eth1"
+[[steer]]
+prefix = "2001:db8:1f::/64"
+segments = ["fcbb:0:7::", "fcbb:0:9::"]
+via = "2001:db8:a::2"
+port = "eth1"
+[[steer]]
+prefix = "10.9.0.0/16"
+segments = ["fcbb:0:8::"]
+via = "2001:db8:a::2"
+port = "eth1"
 "#;
 
 /// One row of the measurement.
@@ -52,19 +68,56 @@ pub struct Row {
     pub udp: bool,
     /// Number of simultaneous connections.
     pub flows: u32,
+    /// What is sent, and by which path.
+    #[serde(default)]
+    pub kind: Kind,
 }
 
-/// Returns all rows: MTU 1500 and 9000, TCP and UDP, one flow and eight.
+/// What is sent, and by which path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// IPv6 without an SRH, packets as large as the MTU.
+    #[default]
+    Plain,
+    /// IPv6 by two segments, so with an SRH.
+    Srh,
+    /// IPv4 without an SRH.
+    V4,
+    /// IPv6 in datagrams of 64 bytes.
+    Small,
+}
+
+impl Kind {
+    fn far_end(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Small => "2001:db8:f::1",
+            Self::Srh => "2001:db8:1f::1",
+            Self::V4 => "10.9.0.1",
+        }
+    }
+}
+
+/// Returns all rows: MTU 1500 and 9000, TCP and UDP, one flow and eight; TCP by an SRH and over IPv4, and small datagrams.
 pub fn rows() -> Vec<Row> {
     let all = [1500, 9000].into_iter().flat_map(|mtu| [false, true].map(|udp| (mtu, udp)));
-    all.flat_map(|(mtu, udp)| [1, 8].map(|flows| Row { mtu, udp, flows })).collect()
+    let plain = all.flat_map(|(mtu, udp)| [1, 8].map(|flows| Row { mtu, udp, flows, kind: Kind::Plain }));
+    let others = [(Kind::Srh, false), (Kind::V4, false), (Kind::Small, true)];
+    let others = others.into_iter().flat_map(|(kind, udp)| [1500, 9000].map(|mtu| Row { mtu, udp, flows: 1, kind }));
+    plain.chain(others.filter(|row| row.kind != Kind::Small || row.mtu == 1500)).collect()
 }
 
 impl Row {
     /// Returns the name in reports.
     pub fn name(self) -> String {
         let flows = if self.flows == 1 { "1 flow".to_owned() } else { format!("{} flows", self.flows) };
-        format!("{} MTU {}, {flows}", if self.udp { "UDP" } else { "TCP" }, self.mtu)
+        let kind = match self.kind {
+            Kind::Plain => "",
+            Kind::Srh => ", with an SRH",
+            Kind::V4 => ", IPv4",
+            Kind::Small => ", 64 bytes",
+        };
+        format!("{} MTU {}, {flows}{kind}", if self.udp { "UDP" } else { "TCP" }, self.mtu)
     }
 }
 
@@ -77,9 +130,23 @@ pub struct Results {
     pub stamp: Stamp,
     /// Streams of each row.
     pub streams: Vec<Streams>,
+    /// Requests and responses, round by round.
+    #[serde(default)]
+    pub responses: Responses,
     /// Why the run ended early; `None`: it did not.
     #[serde(default)]
     pub cut_off: Option<String>,
+}
+
+/// Median and 99th percentile of the time from a request to its response, in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Through the kernel.
+    pub kernel: Vec<[f64; 2]>,
+    /// Through srv6d's worker.
+    pub srv6d: Vec<[f64; 2]>,
+    /// Through srv6d's tc program.
+    pub tc: Vec<[f64; 2]>,
 }
 
 /// Received bits per second of each kind of encapsulation, round by round.
@@ -94,6 +161,16 @@ pub struct Streams {
     /// Rates through srv6d's tc program (`[host] engine = "tc"`).
     #[serde(default)]
     pub tc: Vec<f64>,
+    /// Seconds in which cores were busy, of the whole machine, for each byte that arrived: through the kernel, the worker, the tc
+    /// program.
+    #[serde(default)]
+    pub cpu: [Vec<f64>; 3],
+}
+
+/// What was measured of a stream.
+struct Measured {
+    bits_per_second: f64,
+    cpu_per_byte: f64,
 }
 
 /// Settings of the measurement.
@@ -133,6 +210,7 @@ pub fn measure(
         "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
     ));
     let ended = rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep));
+    let ended = ended.and_then(|()| measure_responses(plan, &mut results, say, keep));
     results.cut_off = ended.err().map(|why| why.0);
     results
 }
@@ -145,12 +223,18 @@ fn measure_row(
     keep: &dyn Fn(&Results) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let bed = Bed::new(row.mtu)?;
-    let mut streams = Streams { row, kernel: Vec::new(), srv6d: Vec::new(), tc: Vec::new() };
-    let with_tc = format!("[host]\nengine = \"tc\"\n{CONFIGURATION}");
+    let mut streams =
+        Streams { row, kernel: Vec::new(), srv6d: Vec::new(), tc: Vec::new(), cpu: <[Vec<f64>; 3]>::default() };
     for round in 0..plan.rounds {
-        streams.kernel.push(bed.by_kernel(row, plan.seconds)?);
-        streams.srv6d.push(bed.by_srv6d(row, plan, CONFIGURATION)?);
-        streams.tc.push(bed.by_srv6d(row, plan, &with_tc)?);
+        let stream = || bed.iperf3(row, plan.seconds);
+        let all = [bed.by_kernel(stream)?, bed.by_srv6d(plan, "worker", stream)?, bed.by_srv6d(plan, "tc", stream)?];
+        let [kernel, worker, tc] = all.each_ref().map(|measured| measured.bits_per_second);
+        streams.kernel.push(kernel);
+        streams.srv6d.push(worker);
+        streams.tc.push(tc);
+        for (cpu, measured) in streams.cpu.iter_mut().zip(&all) {
+            cpu.push(measured.cpu_per_byte);
+        }
         if round > 0 {
             results.streams.pop();
         }
@@ -165,6 +249,42 @@ fn measure_row(
     Ok(())
 }
 
+fn measure_responses(
+    plan: &Plan<'_>,
+    results: &mut Results,
+    say: &dyn Fn(&str),
+    keep: &dyn Fn(&Results) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let bed = Bed::new(1500)?;
+    for _ in 0..plan.rounds {
+        let times = || responses::measure(&bed.host, &bed.far, plan.seconds);
+        results.responses.kernel.push(bed.by_kernel(times)?);
+        results.responses.srv6d.push(bed.by_srv6d(plan, "worker", times)?);
+        results.responses.tc.push(bed.by_srv6d(plan, "tc", times)?);
+        keep(results)?;
+        if plan.is_interrupted() {
+            return Err(BenchError("interrupted".to_owned()));
+        }
+    }
+    results.responses.lines().iter().for_each(|line| say(&line.join("  ")));
+    Ok(())
+}
+
+impl Responses {
+    /// Returns ratios to the kernel's times within each round: a line for the median, and one for the 99th percentile.
+    fn lines(&self) -> Vec<Vec<String>> {
+        let ratio = |times: &[[f64; 2]], at: usize| {
+            let pairs = times.iter().zip(&self.kernel);
+            Spread::of(pairs.filter_map(|(time, kernel)| Some(time.get(at)? / kernel.get(at)?)))
+        };
+        let line = |(at, name): (usize, &str)| {
+            let [worker, tc] = [&self.srv6d, &self.tc].map(|times| shown(ratio(times, at), 1.0));
+            vec![format!("TCP request and response, {name}"), worker, tc]
+        };
+        [(0, "median"), (1, "99th percentile")].into_iter().map(line).collect()
+    }
+}
+
 impl Streams {
     /// Returns the ratio of these rates to the kernel's within each round, or `None` if no round has both.
     pub fn ratio(&self, rates: &[f64]) -> Option<Spread> {
@@ -176,7 +296,12 @@ impl Streams {
         let gigabits = |rates: &[f64]| shown(Spread::of(rates.iter().copied()), 1e-9);
         let ratios = [&self.srv6d, &self.tc].map(|rates| shown(self.ratio(rates), 1.0));
         let rates = [&self.kernel, &self.srv6d, &self.tc].map(|rates| gigabits(rates));
-        [self.row.name()].into_iter().chain(ratios).chain(rates).collect()
+        let [kernel, worker, tc] = &self.cpu;
+        let cpu = [worker, tc].map(|cpu| {
+            let pairs = cpu.iter().zip(kernel).filter(|&(_, &kernel)| kernel > 0.0);
+            shown(Spread::of(pairs.map(|(cpu, kernel)| cpu / kernel)), 1.0)
+        });
+        [self.row.name()].into_iter().chain(ratios).chain(cpu).chain(rates).collect()
     }
 }
 
@@ -199,54 +324,79 @@ impl Bed {
         let address = |number| format!("ip addr add 2001:db8:a::{number}/64 dev eth1 nodad; ip link set eth1 up");
         host.shell(&address(1))?;
         far.shell(&address(2))?;
+        host.shell("ip addr add 10.8.0.1/32 dev lo")?;
         far.shell(
-            "sysctl -qw net.ipv6.conf.all.forwarding=1
+            "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1
+             sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth1.seg6_enabled=1
              ip addr add 2001:db8:f::1/64 dev lo nodad
+             ip addr add 2001:db8:1f::1/64 dev lo nodad
+             ip addr add 10.9.0.1/16 dev lo
+             ip route add 10.8.0.1/32 via inet6 2001:db8:a::1 dev eth1
+             ip -6 route add fcbb:0:7::/48 encap seg6local action End dev eth1
+             ip -6 route add fcbb:0:8::/48 encap seg6local action End.DX4 nh4 10.9.0.1 dev eth1
              ip -6 route add fcbb:0:9::/48 encap seg6local action End.DT6 table 255 dev eth1",
         )?;
         Ok(Self { host, far })
     }
 
     /// Measures the kernel with its default settings, including segmentation offload.
-    fn by_kernel(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
+    fn by_kernel<T>(&self, measure: impl FnOnce() -> Result<T, BenchError>) -> Result<T, BenchError> {
         self.host.shell(
-            "ip -6 route add fcbb:0:9::/48 via 2001:db8:a::2 dev eth1
-             ip -6 route add 2001:db8:f::/64 encap seg6 mode encap.red segs fcbb:0:9:: dev eth1",
+            "ip -6 route add fcbb::/32 via 2001:db8:a::2 dev eth1
+             ip -6 route add 2001:db8:f::/64 encap seg6 mode encap.red segs fcbb:0:9:: dev eth1
+             ip -6 route add 2001:db8:1f::/64 encap seg6 mode encap.red segs fcbb:0:7::,fcbb:0:9:: dev eth1
+             ip route add 10.9.0.0/16 encap seg6 mode encap.red segs fcbb:0:8:: dev eth1",
         )?;
-        let measured = self.iperf3(row, seconds);
-        self.host.shell("ip -6 route del 2001:db8:f::/64 dev eth1; ip -6 route del fcbb:0:9::/48 dev eth1")?;
+        let measured = measure();
+        self.host.shell(
+            "for to in 2001:db8:f::/64 2001:db8:1f::/64 fcbb::/32; do ip -6 route del $to dev eth1; done
+             ip route del 10.9.0.0/16 dev eth1",
+        )?;
         measured
     }
 
-    fn by_srv6d(&self, row: Row, plan: &Plan<'_>, configuration: &str) -> Result<f64, BenchError> {
-        let daemon = Daemon::start(&self.host, plan.srv6d, configuration, 2)?;
+    fn by_srv6d<T>(
+        &self,
+        plan: &Plan<'_>,
+        engine: &str,
+        measure: impl FnOnce() -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
+        let configuration = format!("[host]\nengine = \"{engine}\"\n{CONFIGURATION}");
+        let daemon = Daemon::start(&self.host, plan.srv6d, &configuration, 2)?;
         // The tc program leaves packets to the worker until the next hop is resolved.
         self.host.shell("ping -6 -q -c 1 -w 10 2001:db8:a::2")?;
-        let measured = self.iperf3(row, plan.seconds);
+        let measured = measure();
         drop(daemon);
         measured
     }
 
-    /// Returns the bits per second that the server has received.
-    fn iperf3(&self, row: Row, seconds: u16) -> Result<f64, BenchError> {
+    /// Returns what the server has received.
+    fn iperf3(&self, row: Row, seconds: u16) -> Result<Measured, BenchError> {
+        let far_end = row.kind.far_end();
         let mut server = self.far.dependent("iperf3");
-        let server =
-            server.args(["-6", "-s", "-1", "-B", "2001:db8:f::1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let server = server.args(["-s", "-1", "-B", far_end]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let server = server.map_err(|why| BenchError::of("iperf3 (Fix: sudo apt-get install iperf3)", why))?;
         let _server = Ended(server);
         self.wait_for_server()?;
         let mut client = self.host.dependent("iperf3");
-        client.args(["-6", "-c", "2001:db8:f::1", "-J", "-t", &seconds.to_string()]);
+        client.args(["-c", far_end, "-J", "-t", &seconds.to_string()]);
         client.args(["-P", &row.flows.to_string()]);
         if row.udp {
-            client.args(["-u", "-b", "0", "-l", &(row.mtu - HEADERS).to_string()]);
+            let payload = if row.kind == Kind::Small { SMALL } else { row.mtu - HEADERS };
+            client.args(["-u", "-b", "0", "-l", &payload.to_string()]);
         }
+        let (before, began) = (Snapshot::take(&[])?, Instant::now());
         let said = run(&mut client)?;
+        let took = began.elapsed().as_secs_f64();
+        let busy: f64 = Snapshot::take(&[])?.since(&before, took).busy.values().map(|core| core.total()).sum();
         let report: Value = serde_json::from_str(&said).map_err(|why| BenchError::of("iperf3", why))?;
         let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
         // With UDP, only the numbers of the server count, because frames that were sent may have been lost.
         let bits = if row.udp { udp_received(&report) } else { number("/end/sum_received/bits_per_second") };
-        bits.ok_or_else(|| BenchError(format!("iperf3 reports nothing that has arrived: {said}")))
+        let bits = bits.filter(|bits| *bits > 0.0);
+        let bits_per_second =
+            bits.ok_or_else(|| BenchError(format!("iperf3 reports nothing that has arrived: {said}")))?;
+        Ok(Measured { bits_per_second, cpu_per_byte: busy * 8.0 / (bits_per_second * f64::from(seconds)) })
     }
 
     fn wait_for_server(&self) -> Result<(), BenchError> {
@@ -266,9 +416,18 @@ pub fn document(results: &Results) -> Document {
     let mut stamp = results.stamp.clone();
     stamp.add_cut_off(results.cut_off.as_deref());
     let rows = results.streams.iter().map(Streams::line).collect();
-    let columns = ["stream", "worker / kernel", "tc / kernel", "kernel, Gbit/s", "worker, Gbit/s", "tc, Gbit/s"]
-        .map(str::to_owned)
-        .to_vec();
+    let columns = [
+        "stream",
+        "worker / kernel",
+        "tc / kernel",
+        "worker / kernel, CPU per byte",
+        "tc / kernel, CPU per byte",
+        "kernel, Gbit/s",
+        "worker, Gbit/s",
+        "tc, Gbit/s",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let groups = results.streams.iter().map(|streams| {
         let bar = |(series, rates): (&str, &[f64])| {
             let Spread { median: value, low, high, .. } = streams.ratio(rates)?;
@@ -290,14 +449,25 @@ pub fn document(results: &Results) -> Document {
             heading: "srv6d / kernel".to_owned(),
             text: vec![
                 "iperf3 from a host to a far end over one veth, H.Encaps.Red with one carrier, in turn by the kernel with \
-                 its segmentation offload, by srv6d's worker, and by its tc program. Ratios of what arrived, within a \
-                 round: median and range."
+                 its segmentation offload, by srv6d's worker, and by its tc program. Ratios of what arrived, and of the \
+                 time that all cores of the machine were busy for each byte, within a round: median and range."
                     .to_owned(),
             ],
             table: Some(Table { columns, rows }),
             charts: vec![chart],
             ..Section::default()
-        }, advice()],
+        }, of_responses(results), advice()],
+    }
+}
+
+fn of_responses(results: &Results) -> Section {
+    let columns = ["time", "worker / kernel", "tc / kernel"].map(str::to_owned).to_vec();
+    let text = "One byte to the far end and one back, one after the other, MTU 1500. Less is better.";
+    Section {
+        heading: "Requests and responses".to_owned(),
+        text: vec![text.to_owned()],
+        table: Some(Table { columns, rows: results.responses.lines() }),
+        ..Section::default()
     }
 }
 
@@ -318,7 +488,7 @@ mod tests {
     #[test]
     fn every_combination_is_a_row_of_its_own() {
         let names: std::collections::BTreeSet<String> = rows().into_iter().map(Row::name).collect();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), rows().len());
     }
 
     #[test]
@@ -330,19 +500,24 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let row = Row { mtu: 1500, udp: false, flows: 1 };
+        let row = Row { mtu: 1500, udp: false, flows: 1, kind: Kind::Plain };
         let rates = |rates: [f64; 3]| rates.map(|rate| rate * 1e9).to_vec();
         let streams = Streams {
             row,
             kernel: rates([10.0, 20.0, 40.0]),
             srv6d: rates([5.0, 10.0, 10.0]),
             tc: rates([10.0, 30.0, 80.0]),
+            cpu: [vec![2.0, 2.0], vec![4.0, 6.0], vec![1.0, 2.0]],
         };
-        let results = Results { streams: vec![streams], ..Results::default() };
+        let responses = Responses { kernel: vec![[2.0, 8.0]], srv6d: vec![[4.0, 8.0]], tc: vec![[1.0, 6.0]] };
+        let results = Results { streams: vec![streams], responses, ..Results::default() };
         let text = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
         let document = document(&results);
-        let line = "| 0.50 [0.25-0.50] | 1.50 [1.00-2.00] | 20.00 [10.00-40.00] | 10.00 [5.00-10.00] |";
+        let line =
+            "| 0.50 [0.25-0.50] | 1.50 [1.00-2.00] | 2.50 [2.00-3.00] | 0.75 [0.50-1.00] | 20.00 [10.00-40.00] |";
+        assert!(document.markdown().contains(line), "{}", document.markdown());
+        let line = "| TCP request and response, 99th percentile | 1.00 | 0.75 |";
         assert!(document.markdown().contains(line), "{}", document.markdown());
     }
 }

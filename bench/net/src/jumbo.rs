@@ -16,7 +16,7 @@ const RING: u32 = 2048;
 const CHUNKS: u32 = 8192;
 /// Number of frames between two wake-ups of the kernel, if there is no rate.
 const BATCH: u64 = 16;
-/// If a sender is later than this, the missed time is skipped; catching up would cause a burst.
+/// Delay of a sender above which the missed time is skipped. Catching up would cause a burst.
 const LATE: Duration = Duration::from_micros(100);
 
 /// Counters of frames sent.

@@ -52,14 +52,14 @@ impl SinkPlacement {
     }
 }
 
-/// Where the receive work of a port runs.
+/// The place where the receive work of a port runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receive {
-    /// On the core that sends.
+    /// The receive work runs on the core that sends.
     OnSender,
-    /// In a kernel thread on this core.
+    /// The receive work runs in a kernel thread on this core.
     Thread(usize),
-    /// On this core, started by a timer.
+    /// The receive work runs on this core, started by a timer.
     Deferred(usize),
 }
 
@@ -126,6 +126,16 @@ impl Layout {
             workers: workers.to_vec(),
             sink: Receive::OnSender,
         })
+    }
+
+    /// Returns whether a worker has its core to itself, so that it may poll without a pause.
+    pub fn worker_is_alone(&self) -> bool {
+        let receives = |receive: Receive| match receive {
+            Receive::OnSender => None,
+            Receive::Thread(core) | Receive::Deferred(core) => Some(core),
+        };
+        let others = [receives(self.ingress), receives(self.sink)];
+        !self.workers.iter().any(|worker| others.contains(&Some(*worker)) || self.generators.contains(worker))
     }
 
     /// Returns the layout of a row whose packets pass no worker, so that other work on a worker's core is not
@@ -202,6 +212,7 @@ mod tests {
     #[test]
     fn two_cores_are_enough_for_one_core_and_for_no_more() {
         let layout = Layout::of(SinkPlacement::OneCore, &[4, 5]).unwrap();
+        assert!(!layout.worker_is_alone());
         assert_eq!((layout.generators, layout.workers), (vec![4], vec![5]));
         let why = Layout::of(SinkPlacement::SinkOnDutCore, &[4, 5]).unwrap_err();
         assert_eq!(why.0, "placement `sink on DUT's core` needs 3 cores and there are 2");

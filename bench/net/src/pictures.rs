@@ -176,7 +176,7 @@ fn nines(quantile: f64) -> f64 {
 fn curve(row: &LatencyRow) -> Option<Line> {
     let furthest = PERCENTILES.iter().map(|&(at, _)| at).fold(0.0, f64::max);
     let latency = row.latency.as_ref()?;
-    // Beyond this there is only the slowest packet.
+    // Beyond this quantile there is only the slowest packet.
     let furthest = furthest.min(1.0 - 1.0 / latency.samples.max(1) as f64);
     let steps = latency.histogram.iter().filter(|step| step.quantile <= furthest + 1e-9);
     let point = |step: &crate::latency::HistogramStep| Point {

@@ -93,12 +93,12 @@ impl Plan {
         steps.extend(times((Kind::Turns, self.turns_length()), in_turns));
         let workers = self.workers.iter().filter(|&&workers| Layout::queues(workers, &self.cores).is_ok()).count();
         steps.extend(times((Kind::Workers, VISIT + trial * 2), workers * rows * self.other_rounds));
-        // Trials for NDR and PDR; the last one of each is twice as long.
+        // A search has trials for the NDR and for the PDR, and the last one of each is twice as long.
         let trials = 2 * (5 + (1.0 / self.gap).log2().ceil() as u32);
         let searches = self.searched.len() * searched_in.len() * rows;
         steps.extend(times((Kind::Search, VISIT + trial * trials), searches));
         if searches > 0 {
-            // One more, in the placement `Inline`.
+            // Latencies are measured in one more placement, `Inline`.
             let latencies = self.searched.len() * (searched_in.len() + 1) * rows;
             steps.extend(times((Kind::Latency, VISIT + trial * LOADS.len() as u32), latencies));
         }
@@ -210,7 +210,8 @@ mod tests {
         let sizes = |round| due(round).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(sizes(0), ["64", "512", "1500", "9000"]);
         assert_eq!((sizes(1), sizes(2)), (vec!["64".to_owned(), "1500".to_owned()], sizes(1)));
-        // Two visits for both MTUs and four trials of a second; then twice one visit and two trials.
+        // A round with all sizes has two visits, one for each MTU, and four trials of a second. The two other rounds
+        // have one visit and two trials each.
         assert_eq!(plan(3).estimate(), Duration::from_millis(3 * (2 * 1600 + 4000)));
         assert_eq!(plan(1).estimate(), Duration::from_millis(2 * 1600 + 4000 + 2 * (1600 + 2000)));
     }
@@ -262,7 +263,7 @@ mod tests {
         for kind in [Kind::Search, Kind::Workers] {
             assert_eq!(steps(&rest, kind).0, 1);
         }
-        // Two visits of the row that is measured completely, because it also has long frames.
+        // The row that is measured completely takes two visits, because it also has long frames.
         assert_eq!((steps(&rest, Kind::Flood).0, steps(&many, Kind::Flood).0), (3 + 2 - 1, 3 + 2 - 1 + 2));
         let floor = named("af_xdp-floor");
         let in_turns = Plan { duts: duts.into_iter().chain(floor).collect(), pairs: 1, ..many };

@@ -107,7 +107,7 @@ mod tests {
         let mut progress = progress();
         assert_eq!(progress.left(), SECOND * 40);
         progress.done(Kind::Flood, SECOND * 6);
-        // No search has been done, so they are estimated like everything else: three times as long as planned.
+        // No search has been done, so searches are estimated like everything else: three times as long as planned.
         assert_eq!(progress.left(), SECOND * (3 * 8 + 3 * 30));
         progress.done(Kind::Search, SECOND * 5);
         assert_eq!(progress.left(), SECOND * (3 * 8) + 2 * SECOND * 5);

@@ -512,7 +512,7 @@ mod tests {
         };
         assert!(!has_figure(ratios(&results, SinkPlacement::OneCore)));
         assert!(!has_figure(rates(&results, SinkPlacement::OneCore, Figure::PerCpuSecond)));
-        // A lower bound is a figure.
+        // A lower bound counts as a figure.
         assert!(has_figure(rates(&results, SinkPlacement::OneCore, Figure::PerSecond)));
     }
 

@@ -10,16 +10,16 @@ pub const NDR: f64 = 0.0;
 /// Share of packets that may be lost at the PDR.
 pub const PDR: f64 = 0.005;
 
-/// Maximum number of undisturbed trials at a rate, as long as they are inconclusive or lose little; one that passes
-/// ends them.
+/// Maximum number of undisturbed trials at a rate, as long as they are inconclusive or lose little. A trial that passes
+/// is the last one.
 const QUIET_TRIALS: u32 = 3;
 /// Maximum number of trials at a rate, including disturbed ones.
 const TRIALS: u32 = 6;
-/// Up to this share, the loss may be caused by the machine: a core may be taken away for some milliseconds of a trial.
+/// Share of lost packets up to which the machine may be the cause: a core may be taken away for some milliseconds.
 const HICCUP: f64 = 0.05;
-/// Factor by which a rate that was not confirmed is lowered ...
+/// Factor by which a rate that was not confirmed is lowered in a small step.
 const STEP_BACK: f64 = 0.9;
-/// ... in this number of steps. Then the rate is halved, because small steps down to the lowest rate would take
+/// Number of small steps. After them the rate is halved, because small steps down to the lowest rate would take
 /// minutes.
 const SMALL_STEPS: u32 = 3;
 

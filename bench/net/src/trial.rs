@@ -74,7 +74,7 @@ impl Rig {
     /// Creates the testbed, starts the DUT, places the work on cores, and checks that ten frames pass correctly.
     pub fn new(dut: &Dut, layout: &Layout, mtu: Mtu, sink: SinkKind, srv6d: &Path) -> Result<Self, BenchError> {
         let mut bed = Testbed::new(layout.workers.len(), mtu, sink)?;
-        let running = dut.start(&bed, srv6d, &layout.workers)?;
+        let running = dut.start(&bed, srv6d, layout)?;
         let receivers = bed.place(layout)?;
         let layout = if dut.has_worker() { layout.clone() } else { layout.clone().without_workers() };
         let mut rig = Self { running, bed, layout, work: dut.work, receivers, eager: None, cores: Vec::new() };

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ipnet::Ipv6Net;
-use srv6d_dataplane::{BURST, PacketMemory, Publisher, Rounds, Sockets, Step, Wiring, WorkerCounters};
+use srv6d_dataplane::{BURST, PacketMemory, Publisher, Sockets, Step, Wiring, WorkerCounters, WorkerLoop};
 use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::desired::{
     Behavior, Block, Csid, Desired, DscpMode, DtFamily, Flavors, Hop, LocalSid, Mac, Path, Port, PortId, Route,
@@ -78,7 +78,7 @@ impl Turns {
         })
     }
 
-    /// Changes the turn, and waits until no round of the other one is running.
+    /// Gives the turn to the floor or to srv6d, and waits until the other one has ended its last round.
     pub fn change(&self, to_floor: bool) {
         self.turn.is_floor.store(to_floor, Ordering::Relaxed);
         let is_running = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
@@ -95,7 +95,7 @@ impl Drop for Turns {
     }
 }
 
-fn take_turns(rounds: &mut Rounds, turn: &Turn) {
+fn take_turns(rounds: &mut WorkerLoop, turn: &Turn) {
     let mut burst: Vec<Frame> = Vec::with_capacity(BURST);
     while !turn.stop.load(Ordering::Relaxed) {
         let is_floor = turn.is_floor.load(Ordering::Relaxed);
@@ -118,7 +118,7 @@ fn cross(io: &mut Sockets, burst: &mut Vec<Frame>) -> usize {
 }
 
 /// Makes a worker like that of srv6d, with two ports and the tables for this work.
-fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) -> Result<Rounds, BenchError> {
+fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) -> Result<WorkerLoop, BenchError> {
     let said = |why: XskError| BenchError(why.to_string());
     let umem = Umem::with_rings(FRAMES, UmemRings { fill: RING, completion: RING }).map_err(said)?;
     let rings = Rings { rx: RING, tx: RING };
@@ -134,7 +134,7 @@ fn worker(work: Work, (ingress, egress): (&str, &str), program: &mut Program) ->
         .publish(Some(Arc::new(desired(work)?)), |_, _| Wiring::direct(2))
         .map_err(|why| BenchError::of("build the tables", why))?;
     let step = Step::new(0, Arc::new(WorkerCounters::default()), |_, _| {});
-    Ok(Rounds::alone(io, step, publisher.reader()))
+    Ok(WorkerLoop::alone(io, step, publisher.reader()))
 }
 
 /// Returns the same state as in the configuration of srv6d's rows.

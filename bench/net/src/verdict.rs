@@ -34,7 +34,7 @@ pub struct Counted {
     pub stolen: f64,
     /// CPU seconds, per second, of all cores on which DUT and sink work.
     pub cpu: f64,
-    /// CPU seconds, per second, of the generator's cores that are not among those.
+    /// CPU seconds, per second, of the generator's cores that do not work for DUT or sink.
     pub cpu_generator: f64,
     /// Frames that DUT and sink carried per CPU second of their cores.
     pub per_cpu_second: f64,

@@ -1,6 +1,6 @@
 //! Sends requests to a running daemon and waits for the answer, as `srv6d show` and `srv6d reload` do.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::{ProtocolError, Request, Response, decode, encode};
+use crate::{Direction, ProtocolError, Refusal, Request, Response, decode, encode};
 
 /// Longest wait for an answer. A daemon that works well answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -98,6 +98,41 @@ pub fn begin(socket: &Path, request: &Request) -> Result<UnixStream, AskError> {
     let mut stream = connect(socket, patience(request)).map_err(failed)?;
     stream.write_all(encode(request)?.as_bytes()).map_err(failed)?;
     Ok(stream)
+}
+
+/// A daemon that sends the packets of ports.
+#[derive(Debug)]
+pub struct Capturing {
+    /// The pcapng stream.
+    pub packets: BufReader<UnixStream>,
+    /// Names of the ports' network devices.
+    pub devices: Vec<String>,
+    /// The same connection, by which it is closed.
+    pub connection: UnixStream,
+}
+
+/// Asks for the packets of ports, or of all ports if none is named. Returns why the daemon refuses.
+///
+/// # Errors
+/// The errors are those of [`ask`].
+pub fn capture(
+    socket: &Path,
+    ports: &[String],
+    direction: Option<Direction>,
+) -> Result<Result<Capturing, Refusal>, AskError> {
+    let broken = |source| AskError::Broken { socket: socket.to_owned(), source };
+    let stream = begin(socket, &Request::Capture { ports: ports.to_vec(), direction })?;
+    // There may be no packets for a long time.
+    stream.set_read_timeout(None).map_err(broken)?;
+    let connection = stream.try_clone().map_err(broken)?;
+    let mut packets = BufReader::new(stream);
+    let mut line = String::new();
+    packets.read_line(&mut line).map_err(broken)?;
+    match decode(&line)? {
+        Response::Capturing { devices } => Ok(Ok(Capturing { packets, devices, connection })),
+        Response::Refused(refusal) => Ok(Err(refusal)),
+        _ => Err(broken(io::ErrorKind::InvalidData.into())),
+    }
 }
 
 /// Connects. `patience` limits every later read and write, too.

@@ -7,7 +7,7 @@ use crate::state::Health;
 /// Length of the longest frame that is explained, in bytes.
 pub const MAX_FRAME: usize = 16 * 1024;
 
-/// What the tables in force do with a frame: answer to `explain`. Frames are given as lower-case hexadecimal digits.
+/// Answer to `explain`: what the tables in force do with a frame. Frames are written as lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainView {
     /// Generation of the tables.
@@ -16,13 +16,14 @@ pub struct ExplainView {
     pub port: String,
     /// Whether the fast path of a worker takes the frame. Otherwise the slow path does, with the same rules.
     pub fast_path: bool,
-    /// What is in front of the worker and may take the frame: an XDP program, the tc program. Empty: nothing.
+    /// The program in front of the worker that may take the frame: an XDP program or the tc program. Empty: there is none.
     pub in_front: String,
     /// The steps through the tables, in their order.
     pub steps: Vec<ExplainedStep>,
-    /// How it ends.
+    /// The end of the packet.
     pub verdict: ExplainedVerdict,
-    /// Where the kernel sends what is handed to it, as `ip route get` says; the client asks. Absent: it was not asked.
+    /// The route by which the kernel sends a packet that is handed to it, as `ip route get` says. The client asks the
+    /// kernel. Absent: it was not asked.
     #[serde(default)]
     pub kernel_route: Option<String>,
     /// The frame as it is received.
@@ -58,7 +59,7 @@ pub enum ExplainedStep {
         source: String,
         /// Destination of the inner packet.
         destination: String,
-        /// Table in which that is looked up.
+        /// Table in which the destination is looked up.
         table: u32,
     },
     /// A path of the steered prefix was chosen.
@@ -133,7 +134,7 @@ pub struct HopChoice {
     pub chosen: bool,
 }
 
-/// How a packet ends.
+/// The end of a packet: what happens to it, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedVerdict {
     /// `sent`, `kernel`, `echo` (an echo request, answered), `answered` (with an ICMP error), `dropped` or `held`.
@@ -171,7 +172,7 @@ pub struct LastDrop {
     pub head: String,
     /// The last destination that is looked up for it, in the tables in force now; absent if it gets to no look-up.
     pub destination: Option<String>,
-    /// What the tables in force now do with it, as far as its first bytes tell: `dropped: no_route`. Absent for a packet
-    /// that was about to leave.
+    /// What the tables in force would do with it now, as far as its first bytes tell, e.g. `dropped: no_route`. Absent
+    /// for a packet that was about to leave.
     pub now: Option<String>,
 }

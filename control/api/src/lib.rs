@@ -25,7 +25,7 @@ use srv6d_offer::Offer;
 use explain::{ExplainView, LastDrop, LongestMatch};
 use state::{
     CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView,
-    RouteStatus, SidStatus, SourceView, UnfollowedRoute,
+    RouteStatus, SidStatus, SourceView, UnfollowedRoute, WorkerStatus,
 };
 
 /// Version of the protocol. A peer with another version is refused, because its messages might be misunderstood.
@@ -61,6 +61,8 @@ pub enum Topic {
     Generation,
     /// Path controllers: the state of each, and the paths of every peer.
     Source,
+    /// Workers: how busy each is, packets of a round, nanoseconds of a packet by stage.
+    Workers,
     /// The process: capabilities, seccomp, guards, open files.
     Process,
     /// The last packets that were dropped, for each reason.
@@ -105,11 +107,12 @@ pub enum Request {
     },
     /// Make the path controllers be asked now.
     Sync,
-    /// Copy the packets that srv6d receives and sends on a port. The answer is followed by a pcap stream, which ends
-    /// when the client closes the connection.
+    /// Copy the packets that srv6d receives and sends on ports. The answer is followed by a pcapng stream, which ends when
+    /// the client closes the connection.
     Capture {
-        /// Name of the port.
-        port: String,
+        /// Names of the ports. None: all ports.
+        #[serde(default)]
+        ports: Vec<String>,
         /// The direction to copy. `None`: both.
         #[serde(default)]
         direction: Option<Direction>,
@@ -167,6 +170,8 @@ pub enum Response {
     Generation(Box<GenerationView>),
     /// Answer to `show source`.
     Source(Vec<SourceView>),
+    /// Answer to `show workers`.
+    Workers(Vec<WorkerStatus>),
     /// Answer to `show process`.
     Process(Box<ProcessView>),
     /// Answer to `explain`.
@@ -177,10 +182,10 @@ pub enum Response {
     Drops(Vec<LastDrop>),
     /// The controllers are being asked now.
     Syncing,
-    /// A pcap stream follows.
+    /// A pcapng stream follows.
     Capturing {
-        /// Network device of the port.
-        device: String,
+        /// Network devices of the ports.
+        devices: Vec<String>,
     },
     /// `reload` has taken the file over.
     Reloaded(Reloaded),

@@ -220,7 +220,7 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>) -> io::Re
         Ok(request) => forward(request, &control).await,
         Err(error) => Response::failed(error.to_string()).into(),
     };
-    // Tens of thousands of routes take a while, and this thread is the control loop's.
+    // Encoding tens of thousands of routes takes a while and must not delay the control loop, which runs on this thread.
     let encoded = spawn_blocking(move || encode((response.0)())).await.map_err(io::Error::other)?;
     let text = encoded.map_err(io::Error::other)?;
     timeout(PATIENCE, write.write_all(text.as_bytes())).await??;
@@ -319,7 +319,7 @@ mod tests {
         clean(&socket);
     }
 
-    /// The longest time for which the loop stood still is compared with the time that encoding takes.
+    /// Compares the longest time for which the loop stood still with the time that encoding takes.
     #[tokio::test]
     async fn a_long_answer_is_encoded_beside_the_loop() {
         let row = |number: u32| RouteStatus {

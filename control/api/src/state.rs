@@ -1,7 +1,7 @@
 //! The state that a running srv6d reports.
 //!
-//! They are printed by `--json` as they are: a field keeps its name and meaning once released. Addresses and
-//! prefixes are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
+//! `--json` prints these types as they are: a field keeps its name and meaning once released. Addresses and prefixes
+//! are text in the form of RFC 5952. Packet and byte counts begin at the start of the daemon.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub struct EmulatedStatus {
     pub packets: u64,
     /// Bytes that are not yet on the wire.
     pub queue_bytes: u64,
-    /// Largest number of these bytes so far.
+    /// Largest number of bytes so far that were not yet on the wire.
     pub peak_bytes: u64,
     /// Packets that were marked with CE here.
     pub marked: u64,
@@ -127,8 +127,8 @@ pub struct OffloadStatus {
     /// Whether srv6d has chosen this (`"auto"`).
     #[serde(default)]
     pub auto: bool,
-    /// Why it does not, or which plain packets it leaves to the workers. Empty: it forwards all of them. With `auto`, why
-    /// srv6d has chosen this stands in front.
+    /// Why the program does not forward, or which plain packets it leaves to the workers. Empty: it forwards all of
+    /// them. With `auto`, the text begins with the reason for srv6d's choice.
     pub reason: String,
 }
 
@@ -260,13 +260,13 @@ pub struct NeighborStatus {
 /// One member of a group that chooses by a policy: `show balance`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// What the group belongs to: `route`, `steer` or `sid`, and the first of the prefixes that have it.
+    /// Owner of the group: `route`, `steer` or `sid`, and the first of the prefixes that have the group.
     pub group: String,
     /// Number of further prefixes with the same members and the same policy.
     pub more: usize,
     /// Name of the policy.
     pub policy: String,
-    /// What decides: `flowlet`, `adaptive`, `global` or `weighted`.
+    /// Mode of the policy: `flowlet`, `adaptive`, `global` or `weighted`.
     pub mode: String,
     /// Next hop or path.
     pub member: String,
@@ -275,7 +275,7 @@ pub struct MemberStatus {
     /// Bits per second that the member's links can carry, if that is known. Only weighted policies have it.
     #[serde(default)]
     pub capacity: Option<u64>,
-    /// What the weights of a weighted policy are made of: `capacities`, `route` or `nothing`.
+    /// Source of the weights of a weighted policy: `capacities`, `route` or `nothing`.
     #[serde(default)]
     pub weights_from: Option<String>,
     /// Quality of the own port, 0 to 7; 7 is the best. Only adaptive and global policies have one.
@@ -288,7 +288,7 @@ pub struct MemberStatus {
     pub used_band: Option<u8>,
     /// How busy the port is, in permille, with `band`.
     pub score: Option<u16>,
-    /// Packets that left by the member, those of other groups included.
+    /// Packets that left by the member, including packets of other groups with the same member.
     pub packets: u64,
     /// Flowlets that began on the member.
     pub flowlets: u64,
@@ -299,7 +299,7 @@ pub struct MemberStatus {
 /// Heartbeats of this node and its neighbours: `show glb`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GlbView {
-    /// What the node does: `helper-only`, `load-balancer-only` or `both`.
+    /// Role of the node: `helper-only`, `load-balancer-only` or `both`.
     pub role: String,
     /// BGP identifier of this node.
     pub node: String,
@@ -347,7 +347,7 @@ pub struct GlbPeerRow {
     pub port: String,
     /// `fresh`, `unknown` after three silent periods, `suspect` after five, or `unheard`.
     pub state: String,
-    /// What the peer does: `helper-only` or `both`.
+    /// Role of the peer: `helper-only` or `both`.
     pub role: Option<String>,
     /// Microseconds since the last heartbeat.
     pub age_us: Option<u64>,
@@ -378,7 +378,7 @@ pub struct GlbLinkRow {
     pub capacity: u64,
     /// Groups look at it: the node is one of `via_nodes`.
     pub looked_at: bool,
-    /// Quality beside the other links to the same node, 0 to 7, by what is left of the capacity. `None`: unknown.
+    /// Quality by the free capacity, compared with the other links to the same node, 0 to 7. `None`: unknown.
     pub band: Option<u8>,
 }
 
@@ -469,7 +469,7 @@ pub struct GenerationView {
     pub config: String,
     /// Generations, newest first. The first one is in force.
     pub generations: Vec<GenerationSummary>,
-    /// How often tables were published in which way, since the daemon was started.
+    /// Numbers of publications of tables since the start of the daemon, by the way they were made.
     #[serde(default)]
     pub tables: Published,
     /// Kernel memory of the daemon's BPF maps and programs, in bytes. It is not part of any process's resident set.
@@ -489,7 +489,7 @@ pub struct GenerationView {
     pub refused: Vec<String>,
 }
 
-/// How tables have come into force so far.
+/// Numbers of tables that have come into force so far, by the way they were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// Whole generations, compiled from all there is.
@@ -555,7 +555,7 @@ pub struct SourceView {
     pub held: Option<u64>,
     /// Number of peers for which it is asked.
     pub peers_total: usize,
-    /// Number of peers whose paths are those of its present answers.
+    /// Number of peers whose paths are the ones of the controller's present answers.
     pub peers_fresh: usize,
     /// Number of rounds begun.
     pub attempts: u64,
@@ -661,11 +661,90 @@ pub struct SourcePeerStatus {
     pub notes: Vec<String>,
 }
 
+/// A worker: `show workers`. Counters and times run since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Core that it is pinned to.
+    pub core: Option<usize>,
+    /// How it waits: `busy` or `adaptive`, as in `[workers] polling`.
+    pub polling: String,
+    /// Packets received.
+    pub packets: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Rounds with packets.
+    pub busy_rounds: u64,
+    /// Rounds in which a port had as many packets as a round takes: more may have waited.
+    pub full_rounds: u64,
+    /// Rounds of more than a millisecond.
+    pub late_rounds: u64,
+    /// Nanoseconds of the longest of these since the start.
+    pub longest_round_ns: u64,
+    /// Nanoseconds since the start.
+    pub lived_ns: u64,
+    /// Nanoseconds in rounds with packets.
+    pub busy_ns: u64,
+    /// Nanoseconds asleep.
+    pub asleep_ns: u64,
+    /// Packets of the rounds that were timed stage by stage.
+    pub timed_packets: u64,
+    /// Stages of a round, in their order.
+    pub stages_ns: Vec<StageTime>,
+}
+
+/// The time of a stage in the rounds that were timed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTime {
+    /// Name of the stage: `receive`, `look_up`, `write`, `send`.
+    pub stage: String,
+    /// Nanoseconds.
+    pub nanoseconds: u64,
+}
+
+impl WorkerStatus {
+    /// Returns the share of its time in rounds with packets, in permille.
+    pub const fn busy_permille(&self) -> u64 {
+        match self.busy_ns.saturating_mul(1000).checked_div(self.lived_ns) {
+            Some(share) => share,
+            None => 0,
+        }
+    }
+
+    /// Returns what was counted since an earlier answer. A worker that was restarted since has counted all it has.
+    #[must_use]
+    pub fn since(&self, earlier: Option<&Self>) -> Self {
+        let Some(earlier) = earlier.filter(|earlier| earlier.lived_ns < self.lived_ns) else { return self.clone() };
+        let stages = self.stages_ns.iter().map(|stage| {
+            let before = earlier.stages_ns.iter().find(|before| before.stage == stage.stage);
+            let nanoseconds = stage.nanoseconds.saturating_sub(before.map_or(0, |before| before.nanoseconds));
+            StageTime { stage: stage.stage.clone(), nanoseconds }
+        });
+        Self {
+            packets: self.packets.saturating_sub(earlier.packets),
+            rounds: self.rounds.saturating_sub(earlier.rounds),
+            busy_rounds: self.busy_rounds.saturating_sub(earlier.busy_rounds),
+            full_rounds: self.full_rounds.saturating_sub(earlier.full_rounds),
+            late_rounds: self.late_rounds.saturating_sub(earlier.late_rounds),
+            lived_ns: self.lived_ns.saturating_sub(earlier.lived_ns),
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+            asleep_ns: self.asleep_ns.saturating_sub(earlier.asleep_ns),
+            timed_packets: self.timed_packets.saturating_sub(earlier.timed_packets),
+            stages_ns: stages.collect(),
+            ..self.clone()
+        }
+    }
+}
+
 /// The state that metrics are made of: all but routes, of which there may be a million.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Contents of `show counters`, which include those of `show ports`.
     pub counters: CountersView,
+    /// Contents of `show workers`.
+    #[serde(default)]
+    pub workers: Vec<WorkerStatus>,
     /// Contents of `show sids`.
     pub sids: Vec<SidStatus>,
     /// Contents of `show paths`.

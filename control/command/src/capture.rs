@@ -1,54 +1,65 @@
-//! `srv6d capture`: writes the packets of a port as pcap.
+//! `srv6d capture`: writes the packets of ports as pcapng.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Args, ValueHint};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use srv6d_pcap::{Collector, Output, Wanted};
 
 use crate::Failure;
-use srv6d_api::client::{self, AskError};
-use srv6d_api::{Direction, Request, Response, decode};
-use srv6d_daemon::capture::{PcapStream, copy};
+use srv6d_api::Direction;
+use srv6d_api::client;
 
 /// Arguments of `srv6d capture`.
 #[derive(Debug, Args)]
 pub struct CaptureArguments {
-    /// Name of the port or of its network device
+    /// Names of ports or of their network devices [default: all ports]
     #[arg(value_name = "PORT")]
-    port: String,
-    /// File to write [default: standard output]
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    write: Option<PathBuf>,
+    ports: Vec<String>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Capture only received or only sent packets
     #[arg(long, value_enum)]
     direction: Option<Direction>,
-    /// Capture also the packets that the kernel sees on the port (needs tcpdump)
+    /// Capture also the packets that the kernel sees on the ports (needs tcpdump)
     #[arg(long)]
     kernel: bool,
 }
 
-/// Captures until a signal ends it or the reader of the output has gone.
+/// Captures until a signal ends it, there are enough packets, or the reader of the output has gone.
 pub fn capture(arguments: &CaptureArguments, socket: &Path) -> Result<(), Failure> {
-    let to: Box<dyn Write + Send> = match &arguments.write {
-        Some(file) => Box::new(
-            File::create(file)
-                .map_err(|why| Failure::failed(format!("error: cannot write {}: {why}", file.display())))?,
-        ),
-        None if io::stdout().is_terminal() => {
-            let what = "error: a capture is not text, so it is not written to a terminal";
-            let fix = format!("srv6d capture {} | tcpdump -n -r -, or add --write FILE", arguments.port);
-            return Err(Failure::invalid(format!("{what}\nfix: {fix}")));
-        }
-        None => Box::new(io::stdout()),
+    let wanted = &arguments.wanted;
+    let output = Output::open(wanted).map_err(|why| {
+        let file = wanted.write.as_deref().unwrap_or(Path::new("standard output"));
+        Failure::failed(format!("error: cannot write {}: {why}", file.display()))
+    })?;
+    let Some(mut output) = output else {
+        let what = "error: a capture is not text, so it is not written to a terminal";
+        let fix = format!("srv6d capture {} | tcpdump -n -r -, or add --write FILE", arguments.ports.join(" "));
+        return Err(Failure::invalid(format!("{what}\nfix: {fix}")));
     };
-    let Source { packets, device, .. } = Source::open(&arguments.port, arguments.direction, socket)?;
-    let kernel = arguments.kernel.then(|| see_kernel(&tcpdump(), &device, arguments.direction)).transpose()?;
-    finished(merge(packets, kernel, to))
+    let is_stopped = stop_flag()?;
+    let Source { packets, devices, .. } = Source::open(&arguments.ports, arguments.direction, socket)?;
+    let seen_by_kernel = devices.iter().filter(|_| arguments.kernel);
+    let kernel = seen_by_kernel.map(|device| Kernel::see(&tcpdump(), device, arguments.direction));
+    let kernel = kernel.collect::<Result<Vec<Kernel>, Failure>>()?;
+    let announced = devices.iter().try_for_each(|device| output.interface(device));
+    finished(announced.and_then(|()| merge_wanted(packets, kernel, wanted, output, is_stopped)))
+}
+
+fn stop_flag() -> Result<impl Fn() -> bool, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
+    }
+    Ok(move || flag.load(Ordering::Relaxed))
 }
 
 /// Returns the program that captures the packets that the kernel sees.
@@ -56,31 +67,22 @@ fn tcpdump() -> PathBuf {
     PathBuf::from("tcpdump")
 }
 
-/// A daemon that sends the packets of a port.
+/// A daemon that sends the packets of ports.
 pub struct Source {
-    /// The pcap stream.
+    /// The pcapng stream.
     pub packets: BufReader<UnixStream>,
-    /// Name of the port's network device.
-    pub device: String,
-    /// The same connection, by which it is closed.
+    /// Names of the ports' network devices.
+    pub devices: Vec<String>,
+    /// The connection of the stream, which is needed to close it.
     pub connection: UnixStream,
 }
 
 impl Source {
-    /// Asks the daemon for the packets of a port.
-    pub fn open(port: &str, direction: Option<Direction>, socket: &Path) -> Result<Self, Failure> {
-        let stream = client::begin(socket, &Request::Capture { port: port.to_owned(), direction })?;
-        let broken = |source| Failure::from(AskError::Broken { socket: socket.to_owned(), source });
-        // There may be no packets for a long time.
-        stream.set_read_timeout(None).map_err(broken)?;
-        let connection = stream.try_clone().map_err(broken)?;
-        let mut packets = BufReader::new(stream);
-        let mut line = String::new();
-        packets.read_line(&mut line).map_err(broken)?;
-        match decode(&line).map_err(AskError::from)? {
-            Response::Capturing { device } => Ok(Self { packets, device, connection }),
-            Response::Refused(refusal) => Err(Failure::failed(format!("error: {}", refusal.errors.join("\n")))),
-            _ => Err(Failure::failed("error: the daemon gave another answer")),
+    /// Asks the daemon for the packets of ports, or of all ports if none is named.
+    pub fn open(ports: &[String], direction: Option<Direction>, socket: &Path) -> Result<Self, Failure> {
+        match client::capture(socket, ports, direction)? {
+            Ok(client::Capturing { packets, devices, connection }) => Ok(Self { packets, devices, connection }),
+            Err(refusal) => Err(Failure::failed(format!("error: {}", refusal.errors.join("\n")))),
         }
     }
 
@@ -90,8 +92,30 @@ impl Source {
     }
 }
 
+/// A tcpdump that sees what the kernel sees of a device. It is ended when this value is dropped.
+#[derive(Debug)]
+pub struct Kernel {
+    device: String,
+    child: Child,
+}
+
+impl Kernel {
+    /// Starts tcpdump on a device.
+    pub fn see(tcpdump: &Path, device: &str, direction: Option<Direction>) -> Result<Self, Failure> {
+        let child = see_kernel(tcpdump, device, direction)?;
+        Ok(Self { device: device.to_owned(), child })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+    }
+}
+
 /// Starts tcpdump on a device. Its output is a pcap stream of the packets that the kernel sees.
-pub fn see_kernel(tcpdump: &Path, device: &str, direction: Option<Direction>) -> Result<Child, Failure> {
+fn see_kernel(tcpdump: &Path, device: &str, direction: Option<Direction>) -> Result<Child, Failure> {
     let mut command = Command::new(tcpdump);
     command.args(["-i", device, "-U", "--time-stamp-precision=nano", "-w", "-"]);
     match direction {
@@ -106,23 +130,26 @@ pub fn see_kernel(tcpdump: &Path, device: &str, direction: Option<Direction>) ->
     })
 }
 
-/// Writes the packets of both streams as one stream, in the order in which they arrive. It ends when the daemon's
-/// stream ends or the reader of the output has gone.
-pub fn merge(packets: BufReader<UnixStream>, kernel: Option<Child>, to: impl Write + Send + 'static) -> io::Result<()> {
-    let stream = Arc::new(Mutex::new(PcapStream::new(to)?));
-    let mut kernel = kernel;
-    let seen = kernel.as_mut().and_then(|child| child.stdout.take()).map(|seen| {
-        let stream = Arc::clone(&stream);
-        // The thread is not joined: it ends together with its pipe or with this process.
-        std::thread::spawn(move || copy(seen, &stream))
-    });
-    let copied = copy(packets, &stream);
-    if let Some(mut child) = kernel {
-        let _ = child.kill(); // it may have ended already
-        let _ = child.wait();
+/// Writes the packets of all streams as one stream, until the daemon's stream ends or the reader of the output has gone.
+pub fn merge(packets: BufReader<UnixStream>, kernel: Kernel, to: impl Write + Send + 'static) -> io::Result<()> {
+    merge_wanted(packets, vec![kernel], &Wanted::default(), Output::to(to)?, || false)
+}
+
+fn merge_wanted(
+    packets: BufReader<UnixStream>,
+    mut kernel: Vec<Kernel>,
+    wanted: &Wanted,
+    output: Output,
+    is_stopped: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut collector = Collector::default();
+    collector.stream(packets, "");
+    for Kernel { device, child } in &mut kernel {
+        if let Some(seen) = child.stdout.take() {
+            collector.beside(BufReader::new(seen), device);
+        }
     }
-    drop(seen);
-    copied
+    collector.write(wanted, output, is_stopped)
 }
 
 /// Converts the result of a capture. A reader that closes the output early is no error.

@@ -11,7 +11,7 @@ use super::schema::Optional;
 use super::table::{Record, Table};
 use super::value::{Refusal, Value, unfit};
 
-/// Name that means the plain hash wherever a policy is named.
+/// Name of the plain hash, which can stand wherever a policy is named.
 pub const HASH: &str = "hash";
 
 /// `[[balance]]`.
@@ -25,7 +25,7 @@ pub struct Balance {
     pub gap: Optional<ShortTime>,
     /// Number of flows that each worker remembers, default 4096.
     pub flows: Optional<usize>,
-    /// How a score becomes a band, default `available`.
+    /// The rule that turns a score into a band, default `available`.
     pub band: Optional<BandRule>,
     /// Score in permille up to which a relative band is the best, default 200.
     pub low: Optional<u16>,
@@ -39,20 +39,21 @@ pub struct Balance {
     pub reactive: Option<Reactive>,
     /// Whether flows may be reordered, default `refuse`.
     pub reorder: Optional<Reorder>,
-    /// What counts as the capacity of a link, default `capacity`.
+    /// The measure that counts as the capacity of a link, default `capacity`.
     pub metric: Optional<WeightMetric>,
 }
 
 crate::keywords! {
     /// The rule by which a flow gets a member.
     BalanceMode {
-        /// Chance, after each gap.
+        /// A random number decides after each gap.
         Flowlet = "flowlet",
-        /// The best band, after each gap.
+        /// The best band decides after each gap.
         Adaptive = "adaptive",
-        /// The best band of both the own link and those behind the next hop.
+        /// The best band decides after each gap. A band is the worse one of two: that of the own link and that of the
+        /// links behind the next hop.
         Global = "global",
-        /// The hash, by weights from the capacities of links.
+        /// The hash decides, with weights from the capacities of links.
         Weighted = "weighted",
     }
 }
@@ -60,19 +61,19 @@ crate::keywords! {
 crate::keywords! {
     /// The measure that counts as the capacity of a link.
     WeightMetric {
-        /// All of it.
+        /// The whole capacity.
         Capacity = "capacity",
-        /// What its load leaves.
+        /// The part of the capacity that the load leaves.
         Available = "available",
     }
 }
 
 crate::keywords! {
-    /// The rule that makes a band of a score.
+    /// The rule that turns a score into a band.
     BandRule {
-        /// By the capacity that is left.
+        /// The band follows from the capacity that is left.
         Available = "available",
-        /// By the score alone.
+        /// The band follows from the score alone.
         Relative = "relative",
     }
 }
@@ -80,9 +81,9 @@ crate::keywords! {
 crate::keywords! {
     /// Whether flows may be reordered.
     Reorder {
-        /// They may not.
+        /// Policies that may reorder flows are refused.
         Refuse = "refuse",
-        /// They may.
+        /// Policies that may reorder flows are accepted.
         Accept = "accept",
     }
 }
@@ -90,9 +91,9 @@ crate::keywords! {
 /// `reactive` of `[[balance]]`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reactive {
-    /// By how many bands the best member has to be better, default 2.
+    /// Number of bands by which the best member has to be better, default 2.
     pub delta: Optional<u8>,
-    /// Chance that a packet moves its flow then, default 0.01.
+    /// Chance that a packet then moves its flow, default 0.01.
     pub probability: Optional<Share>,
 }
 

@@ -11,7 +11,7 @@ use srv6d_text::{blanked, escaped, escaped_lines};
 /// line of many megabytes.
 const SHOWN: usize = 120;
 
-/// What stands where a part of a line is left out.
+/// Text that stands for a part of a line that is left out.
 const LEFT_OUT: &str = "...";
 
 /// Text of a configuration, kept so that later findings can refer to places in it. It consists of the file and, behind

@@ -24,22 +24,22 @@ pub struct Glb {
     pub udp_port: Optional<u16>,
     /// Longest time between two heartbeats, default 20 ms.
     pub period: Optional<ShortTime>,
-    /// Shortest time between two heartbeats, and time between two looks at the ports, default 1 ms.
+    /// Shortest time between two heartbeats, which is also the interval of looking at the ports, default 1 ms.
     pub min_gap: Optional<ShortTime>,
-    /// File with the secret by which heartbeats are signed; default: they are not.
+    /// File with the secret that heartbeats are signed with; default: they are not signed.
     pub key: Optional<PathBuf>,
     /// Number of the key, which is sent, default 1.
     pub key_id: Optional<u32>,
 }
 
 crate::keywords! {
-    /// What a node does with heartbeats.
+    /// The role of a node in the exchange of heartbeats.
     GlbRole {
-        /// It sends them.
+        /// It sends heartbeats.
         HelperOnly = "helper-only",
-        /// It receives them, and chooses by them.
+        /// It receives heartbeats, and chooses by them.
         LoadBalancerOnly = "load-balancer-only",
-        /// It does both.
+        /// It sends heartbeats, and receives them and chooses by them.
         Both = "both",
     }
 }

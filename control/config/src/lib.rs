@@ -28,7 +28,7 @@ pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use glb::{Glb, GlbRole, LinkGroup, NodeId};
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
-    OneHop, Optional, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, SegmentRoute, Sid, SidBehavior,
+    OneHop, Optional, PathKeys, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, Sid, SidBehavior,
     SrhCheck, Steer, SteerMode, SteerPath, UaLast, Unknown, Workers,
 };
 pub use sources::{
@@ -84,7 +84,7 @@ pub fn parse_record<T: Record + Default>(text: &str, filename: &str) -> Result<T
     read_tables(text, Source::new(filename, text), |table| T::read(table).unwrap_or_default())
 }
 
-/// `extension` reads further keys of the outermost table.
+/// Reads a configuration. `extension` reads further keys of the outermost table.
 fn read<T: Default>(
     text: &str,
     source: Source,
@@ -95,7 +95,15 @@ fn read<T: Default>(
     Ok((Config { source, ..config }, extension))
 }
 
-/// `read` reads the keys of the outermost table.
+/// Returns the fix of what the TOML parser says.
+fn fix_of_syntax(message: &str) -> &'static str {
+    match message {
+        "duplicate key" => "keep one of the lines that set it, and remove the others",
+        _ => "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
+    }
+}
+
+/// Reads the tables of a text. `read` reads the keys of the outermost table.
 fn read_tables<T: Default>(
     text: &str,
     source: Source,
@@ -107,12 +115,7 @@ fn read_tables<T: Default>(
         let span = error.span().unwrap_or_default();
         match unquoted(text, span.start).or_else(|| unquoted_item(text, span.start)) {
             Some((at, fix)) => findings.error(at.unwrap_or(span), "", "a text without quotes", fix),
-            None => findings.error(
-                span,
-                "",
-                error.message(),
-                "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
-            ),
+            None => findings.error(span, "", error.message(), fix_of_syntax(error.message())),
         }
     }
     if !syntax.is_empty() {
@@ -136,7 +139,7 @@ fn unquoted(text: &str, offset: usize) -> Option<Unquoted> {
     is_text(value).then(|| (None, format!("write {} = {value:?}", key.trim())))
 }
 
-/// Returns the same for the item of a list, or for the value in an inline table, at `offset`.
+/// Returns the unquoted text at `offset`, which is an item of a list or a value in an inline table.
 fn unquoted_item(text: &str, offset: usize) -> Option<Unquoted> {
     let (before, behind) = text.split_at_checked(offset)?;
     let start = before.trim_end_matches(is_letter).len();

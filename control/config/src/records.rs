@@ -1,8 +1,7 @@
 //! The keys of each table: one `read` per table, in the order of the reference.
 
 use super::schema::{
-    Api, Block, Config, Host, Neighbor, NextHop, Node, OneHop, Port, Route, SegmentRoute, Sid, Steer, SteerPath,
-    Workers,
+    Api, Block, Config, Host, Neighbor, NextHop, Node, OneHop, PathKeys, Port, Route, Sid, Steer, SteerPath, Workers,
 };
 use super::table::{Record, Table};
 use super::value::{InterfaceName, Value, is_interface_name};
@@ -212,7 +211,7 @@ impl Record for Steer {
         let vrf = table.optional("table");
         let mode = table.optional("mode");
         let source = table.optional("source");
-        let path = segment_route(table);
+        let path = path_keys(table);
         let paths = table.records("paths");
         let balance = table.optional("balance");
         let via_nodes = table.list("via_nodes");
@@ -220,8 +219,8 @@ impl Record for Steer {
     }
 }
 
-fn segment_route(table: &mut Table<'_, '_>) -> SegmentRoute {
-    SegmentRoute { segments: table.list("segments"), hop: one_hop(table), nexthops: table.records("nexthops") }
+fn path_keys(table: &mut Table<'_, '_>) -> PathKeys {
+    PathKeys { segments: table.list("segments"), hop: one_hop(table), nexthops: table.records("nexthops") }
 }
 
 impl Record for SteerPath {
@@ -232,7 +231,7 @@ impl Record for SteerPath {
             name: table.optional("name"),
             weight: table.number("weight", 1..=65_535),
             capacity: table.optional("capacity"),
-            path: segment_route(table),
+            path: path_keys(table),
         })
     }
 }

@@ -194,13 +194,15 @@ pub struct Host {
     pub interface: Optional<String>,
     /// Whether the kernel gets routes for steered prefixes into it, default true.
     pub steer_local: Optional<bool>,
-    /// What encapsulates the traffic of local applications, default `worker`.
+    /// What encapsulates the traffic of local applications, default `auto`.
     pub engine: Optional<HostEngine>,
 }
 
 crate::keywords! {
     /// What encapsulates the traffic of local applications.
     HostEngine {
+        /// The tc program where the kernel takes it, a worker elsewhere.
+        Auto = "auto",
         /// A worker, in packets that come through the veth.
         Worker = "worker",
         /// A tc program in front of the veth; the worker encapsulates what the program cannot.
@@ -268,7 +270,7 @@ pub struct Port {
     pub checksum: Optional<Checksum>,
     /// Offload to an XDP program, default `auto`.
     pub offload: Optional<PortOffload>,
-    /// The link that the port is made to be; default: none.
+    /// Settings of the emulated link that the port is made; default: the port is not emulated.
     pub emulate: Option<Emulate>,
     /// Bits per second of the link, by which its load is judged and weights are made.
     pub speed: Optional<Rate>,
@@ -283,7 +285,7 @@ crate::keywords! {
         Off = "off",
         /// The program forwards plain packets.
         Xdp = "xdp",
-        /// The program does so on a port where workers receive copies of packets.
+        /// The program forwards plain packets on a port where workers receive copies of packets.
         Auto = "auto",
     }
 }
@@ -446,7 +448,7 @@ pub struct Steer {
     pub source: Optional<Ipv6Addr>,
     /// The only path, unless `paths` has several.
     #[serde(flatten)]
-    pub path: SegmentRoute,
+    pub path: PathKeys,
     /// Paths, instead of `path`.
     pub paths: Vec<Spanned<SteerPath>>,
     /// Policy by which one of several paths is chosen, default that of `[node]`.
@@ -467,7 +469,7 @@ crate::keywords! {
 
 /// Segments of a path, and the next hops to the first one.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct SegmentRoute {
+pub struct PathKeys {
     /// Carriers or SIDs, in the order in which they are visited.
     pub segments: Vec<Spanned<Ipv6Addr>>,
     /// The only explicit next hop, unless `nexthops` has several.
@@ -488,7 +490,7 @@ pub struct SteerPath {
     pub capacity: Optional<Rate>,
     /// Segments and next hops.
     #[serde(flatten)]
-    pub path: SegmentRoute,
+    pub path: PathKeys,
 }
 
 /// `[[route]]`: a route without encapsulation.

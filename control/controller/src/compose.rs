@@ -17,7 +17,7 @@ use crate::document::{Topology, Vertex};
 use crate::sid::{Behavior, Block, Family, Sid, SidError, Usids};
 
 /// Number of uSIDs in one carrier.
-pub const SLOTS: usize = 6;
+pub const USIDS_PER_CARRIER: usize = 6;
 
 /// Settings for the carriers of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,7 +282,7 @@ pub fn fill(block: Block, items: &[Item]) -> Vec<Ipv6Addr> {
     for item in items {
         let usids: Vec<u16> = item.usids().collect();
         match carriers.last_mut() {
-            Some(carrier) if carrier.len() + usids.len() <= SLOTS => carrier.extend(usids),
+            Some(carrier) if carrier.len() + usids.len() <= USIDS_PER_CARRIER => carrier.extend(usids),
             _ => carriers.push(usids),
         }
     }

@@ -1,21 +1,20 @@
-//! Packets as a pcap stream, which the daemon sends and `srv6d capture` writes.
+//! Packets as a pcapng stream, which the daemon sends and `srv6d capture` writes.
 
-use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use pcap_file::{DataLink, PcapError, TsResolution};
-use srv6d_dataplane::capture::{Capture, Captured};
+use pcap_file::{DataLink, PcapError};
+use srv6d_dataplane::capture::{Capture, Captured, Fate};
+use srv6d_pcap::{Packet, Stream};
 use tracing::info;
 
 use srv6d_api::Direction;
 
-/// Length of the longest packet that is written whole. It is the limit of tcpdump, too.
-const SNAPLEN: u32 = 262_144;
 /// Largest number of interfaces in a pcapng file.
 const MOST_INTERFACES: usize = 1024;
 /// Longest wait for a packet before the stream is flushed and the client's connection is checked.
@@ -24,80 +23,6 @@ const REST: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(10);
 /// Largest number of packets that wait for earlier ones.
 const MOST_WAITING: usize = 16_384;
-
-/// A pcap stream that can be flushed.
-#[derive(Debug)]
-pub struct PcapStream<W: Write> {
-    writer: PcapWriter<Shared<W>>,
-    buffer: Shared<W>,
-}
-
-/// The writer at the end of the stream. The pcap writer gives no access to its own writer, so it is shared.
-#[derive(Debug)]
-struct Shared<W: Write>(Arc<Mutex<BufWriter<W>>>);
-
-impl<W: Write> Write for Shared<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
-    }
-}
-
-impl<W: Write> PcapStream<W> {
-    /// Writes the header: Ethernet, timestamps in nanoseconds.
-    ///
-    /// # Errors
-    /// The stream accepts no data.
-    pub fn new(to: W) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(BufWriter::new(to)));
-        let header = PcapHeader {
-            snaplen: SNAPLEN,
-            datalink: DataLink::ETHERNET,
-            ts_resolution: TsResolution::NanoSecond,
-            ..PcapHeader::default()
-        };
-        let writer = PcapWriter::with_header(Shared(Arc::clone(&shared)), header).map_err(as_io)?;
-        let mut stream = Self { writer, buffer: Shared(shared) };
-        stream.flush()?;
-        Ok(stream)
-    }
-
-    /// Writes one packet of which `bytes` were captured; its full length is `length`.
-    ///
-    /// # Errors
-    /// The stream accepts no more data.
-    pub fn packet(&mut self, time: Duration, bytes: &[u8], length: usize) -> io::Result<()> {
-        // Readers refuse a stream with a packet whose length exceeds the longest one.
-        let length = u32::try_from(length).unwrap_or(SNAPLEN).min(SNAPLEN);
-        self.writer.write_packet(&PcapPacket::new(time, length, bytes)).map(drop).map_err(as_io)
-    }
-
-    /// Writes out everything that is buffered.
-    ///
-    /// # Errors
-    /// The stream accepts no more data.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.buffer.flush()
-    }
-}
-
-/// Copies a pcap stream packet by packet. If the stream ends within a packet, or a packet cannot be parsed, copying
-/// ends there without an error.
-///
-/// # Errors
-/// `to` accepts no more data.
-pub fn copy(from: impl Read, to: &Mutex<PcapStream<impl Write>>) -> io::Result<()> {
-    let Ok(mut reader) = PcapReader::new(from) else { return Ok(()) };
-    while let Some(Ok(packet)) = reader.next_packet() {
-        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        to.packet(packet.timestamp, &packet.data, packet.orig_len as usize)?;
-        to.flush()?;
-    }
-    Ok(())
-}
 
 /// Returns the frame with this number, from 1, of a capture in a file: pcap or pcapng, of Ethernet.
 ///
@@ -181,13 +106,6 @@ fn nth_of_pcapng(from: impl Read, number: u64) -> Result<Option<Recorded>, Strin
     Ok(None)
 }
 
-fn as_io(why: PcapError) -> io::Error {
-    match why {
-        PcapError::IoError(why) => why,
-        other => io::Error::other(other),
-    }
-}
-
 /// Largest number of captures at a time: each one is a thread and slows its port down.
 const CAPTURES: usize = 16;
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
@@ -210,29 +128,34 @@ impl Drop for Turn {
     }
 }
 
-/// Sends copies of a port's packets to a client until the client closes the connection.
+/// Devices by the number of their sockets.
+pub type Devices = BTreeMap<usize, String>;
+
+/// Sends copies of packets to a client until the client closes the connection. `captured` names what is captured, for the
+/// log.
 pub fn send_in_background(
     turn: Turn,
     stream: UnixStream,
     capture: Capture,
+    devices: Devices,
     direction: Option<Direction>,
-    port: String,
+    captured: String,
 ) {
     let sending = std::thread::Builder::new().name("srv6d-capture".to_owned()).spawn(move || {
         let _turn = turn;
-        info!("{port}: packets are being captured");
-        let sent = send(&stream, &capture, direction);
+        info!("{captured}: packets are being captured");
+        let sent = send(&stream, &capture, &devices, direction);
         let why = sent.err().map_or_else(String::new, |why| format!(" ({why})"));
-        info!("{port}: end of the capture{why}, {} packets did not fit into its queue", capture.lost());
+        info!("{captured}: end of the capture{why}, {} packets did not fit into its queue", capture.lost());
     });
     if let Err(why) = sending {
         info!("no capture: {why}");
     }
 }
 
-fn send(stream: &UnixStream, capture: &Capture, direction: Option<Direction>) -> io::Result<()> {
+fn send(stream: &UnixStream, capture: &Capture, devices: &Devices, direction: Option<Direction>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    let mut pcap = PcapStream::new(stream)?;
+    let mut pcap = Stream::new(stream)?;
     let is_asked = |packet: &Captured| direction.is_none_or(|direction| (direction == Direction::Out) == packet.sent);
     let mut waiting = Vec::new();
     while is_open(stream)? {
@@ -243,7 +166,7 @@ fn send(stream: &UnixStream, capture: &Capture, direction: Option<Direction>) ->
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for packet in in_order(&mut waiting, now) {
-            pcap.packet(packet.time, &packet.bytes, packet.length)?;
+            pcap.packet(&described(packet, devices))?;
         }
         pcap.flush()?;
     }
@@ -257,6 +180,32 @@ fn in_order(waiting: &mut Vec<Captured>, now: Duration) -> impl Iterator<Item = 
     let is_full = waiting.len() >= MOST_WAITING;
     let ripe = if is_full { waiting.len() } else { waiting.partition_point(|packet| packet.time + LATE <= now) };
     waiting.drain(..ripe)
+}
+
+/// Returns a packet with the name of its device, and with what became of it.
+fn described(captured: Captured, devices: &Devices) -> Packet {
+    Packet {
+        interface: devices.get(&captured.socket).cloned().unwrap_or_default(),
+        time: captured.time,
+        sent: Some(captured.sent),
+        bytes: captured.bytes,
+        length: captured.length,
+        comment: captured.fate.map(|fate| told(fate, devices)),
+    }
+}
+
+fn told(fate: Fate, devices: &Devices) -> String {
+    match fate {
+        Fate::Sent(socket) => match socket.and_then(|socket| devices.get(&socket)) {
+            Some(device) => format!("sent by {device}"),
+            None => "sent".to_owned(),
+        },
+        Fate::Kernel => "to the kernel of this node".to_owned(),
+        Fate::Error(reason) => format!("answered with an ICMP error: {}", reason.name()),
+        Fate::Echo => "answered with an echo reply".to_owned(),
+        Fate::Dropped(reason) => format!("dropped: {}", reason.name()),
+        Fate::Held => "waits for a neighbour".to_owned(),
+    }
 }
 
 /// Whether the client is still connected. It sends nothing after its request, so if there is something to read, it is
@@ -276,7 +225,7 @@ mod tests {
         [&kind.to_le_bytes()[..], &length, body, &length].concat()
     }
 
-    /// A section of a pcapng file with an interface of this type, and a packet of four bytes.
+    /// Returns a section of a pcapng file with an interface of this type, and a packet of four bytes.
     fn section(link: u8, packet: [u8; 4]) -> Vec<u8> {
         let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
         let captured = [&[0; 12][..], &[4, 0, 0, 0, 4, 0, 0, 0], &packet].concat();
@@ -285,7 +234,14 @@ mod tests {
 
     #[test]
     fn packets_stand_in_the_order_of_their_times() {
-        let packet = |millis| Captured { time: Duration::from_millis(millis), sent: true, length: 1, bytes: vec![0] };
+        let packet = |millis| Captured {
+            socket: 0,
+            fate: None,
+            time: Duration::from_millis(millis),
+            sent: true,
+            length: 1,
+            bytes: vec![0],
+        };
         let mut waiting = [20, 18, 25, 19].map(packet).to_vec();
         let mut taken = |now: u64| -> Vec<u128> {
             in_order(&mut waiting, Duration::from_millis(now)).map(|packet| packet.time.as_millis()).collect()

@@ -26,7 +26,7 @@ pub fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Largest number of files that this process may have open.
+/// Returns the largest number of files that this process may have open.
 pub fn most_open_files() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
 }

@@ -1,9 +1,9 @@
-//! What happens next: events by time, and of the same time in the order in which they were made.
+//! The agenda: events in the order of their times. Events of one time come in the order in which they were added.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A moment, or a span of time, in picoseconds. 64 bits are enough for 213 days; a run ends before.
+/// A point in time, or a span of time, in picoseconds. 64 bits are enough for 213 days, and no run is that long.
 pub(crate) type Ps = u64;
 
 pub(crate) const PS_PER_NS: Ps = 1000;
@@ -14,7 +14,7 @@ pub(crate) const PS_PER_SECOND: Ps = 1_000_000_000_000;
 pub(crate) enum Event {
     /// A job may send.
     Start { job: u32 },
-    /// The first packet in a port is at the other end.
+    /// The first packet in a port arrives at the other end.
     Release { port: u32 },
     /// A node makes a round of its worker.
     Round { node: u32 },
@@ -24,11 +24,11 @@ pub(crate) enum Event {
     Change { step: u32 },
     /// The routing has learnt of a changed link.
     Learnt { step: u32 },
-    /// A sender learns what became of a packet.
+    /// A sender learns whether a packet arrived or got lost.
     Feedback(Feedback),
 }
 
-/// What became of a packet.
+/// The answer about a packet: whether it arrived or got lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Feedback {
     pub queue_pair: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Feedback {
 
 type Numbered<T> = (Ps, u64, T);
 
-/// Events to come. Answers always take the same time, so they need no heap.
+/// The events to come. Answers always take the same time, so a queue is enough for them.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<Numbered<Event>>>,
@@ -53,7 +53,7 @@ impl Agenda {
         self.heap.push(Reverse((at, self.made, event)));
     }
 
-    /// Adds an answer. It is not before those that have been added.
+    /// Adds an answer. Its time is not before the times of earlier answers.
     pub fn answer(&mut self, at: Ps, answer: Feedback) {
         self.made += 1;
         self.answers.push_back((at, self.made, answer));
@@ -70,7 +70,7 @@ impl Agenda {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
     }
 
-    /// Number of events that were made.
+    /// Returns the number of events that were added.
     pub const fn made(&self) -> u64 {
         self.made
     }

@@ -1,4 +1,4 @@
-//! How large a run may be.
+//! Limits on the size of a run.
 
 use srv6d_config::{Findings, Spanned};
 
@@ -10,7 +10,7 @@ use crate::traffic::size;
 const MOST_QUEUE_PAIRS: u64 = 1 << 22;
 /// Largest number of packets of a run.
 const MOST_PACKETS: u64 = 1 << 30;
-/// Largest number of packets that may be under way at once; a packet takes 48 bytes then.
+/// Largest number of packets that may be under way at the same time. Each of them takes 48 bytes.
 const MOST_UNDER_WAY: u64 = 1 << 24;
 /// Largest number of flows that all leaves together remember; a flow takes 16 bytes.
 const MOST_FLOWS: u64 = 1 << 26;

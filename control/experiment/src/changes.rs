@@ -67,7 +67,7 @@ impl Simulation<'_> {
             // Without a placement, the paths stay as they are.
             let _ = self.place();
         }
-        // Leaves know by now which spines lead where, and hosts what the planner has given them.
+        // By now the leaves know which spines lead where, and the hosts know the spines that the planner has chosen.
         self.configure(|_| true, now);
     }
 

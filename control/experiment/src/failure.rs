@@ -1,4 +1,4 @@
-//! Why a run has no outcome.
+//! Failures: the reasons why a run has no outcome.
 
 use srv6d_placement::PlaceError;
 

@@ -11,9 +11,9 @@ use crate::settings::{Direction, Fault, FaultKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub at: Ps,
-    /// When the routing has learnt of it. `None`: never.
+    /// Time at which the routing has learnt of the change. `None`: it never learns of it.
     pub learnt: Option<Ps>,
-    /// Whether the link is faulty from then on.
+    /// Whether the link is faulty after the change.
     pub is_faulty: bool,
 }
 

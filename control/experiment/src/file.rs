@@ -23,7 +23,7 @@ const DEFAULT_LOW: u16 = 200;
 const DEFAULT_HIGH: u16 = 900;
 const DEFAULT_DELTA: u8 = 2;
 const DEFAULT_PROBABILITY: f64 = 0.01;
-/// Bits per second of a host if nothing else is said; a link between switches has twice as much.
+/// Default rate of a host in bit/s. A link between switches has twice as much.
 const DEFAULT_RATE: u64 = 100_000_000;
 /// Largest number of hosts.
 const MOST_HOSTS: u64 = 1 << 17;
@@ -62,7 +62,7 @@ fn time(value: &Optional<ShortTime>, default: Duration) -> Duration {
     value.as_ref().map_or(default, |time| time.get_ref().0)
 }
 
-/// Refuses a kind of table that is missing, or there too often, and names that occur twice.
+/// Refuses a kind of table that is missing or occurs too often, and names that occur twice.
 fn names<'t>(names: impl Iterator<Item = &'t Spanned<String>>, header: &str, found: &mut Findings) {
     let mut seen: Vec<&str> = Vec::new();
     for name in names {
@@ -297,7 +297,7 @@ mod tests {
         found.iter().map(|error| format!("{}; fix: {}", error.headline(), error.fix)).collect()
     }
 
-    /// The smallest file, with these lines in the tables.
+    /// Returns the smallest file, with these lines in its tables.
     fn file(fabric: &str, case: &str, mode: &str) -> String {
         format!(
             "[fabric]\n{fabric}\n[[case]]\nname = \"c\"\ntraffic = \"permutation\"\nbytes = 1000\n{case}\n[[mode]]\n\

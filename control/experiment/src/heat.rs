@@ -1,9 +1,9 @@
-//! How busy each link was, over time.
+//! The load of each link over time.
 
 use crate::agenda::{PS_PER_SECOND, Ps};
 use crate::rows::Rows;
 
-/// Number of spans of time from which on two become one.
+/// Number of spans of time at which two neighbouring spans are merged into one.
 const SPANS: usize = 128;
 /// Largest number of links that are watched.
 pub(crate) const MOST_LINKS: u32 = 1024;
@@ -16,12 +16,12 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    /// Begins to watch so many links. The spans have this length at first.
+    /// Begins to watch this number of links. `span` is the length of the spans at first.
     pub fn new(links: u32, span: Ps) -> Self {
         Self { span: span.max(1), links: Rows::of(links, |_| Vec::new()) }
     }
 
-    /// Notes bytes that a link has carried by then.
+    /// Adds bytes that a link has carried at this time.
     pub fn add(&mut self, link: u32, at: Ps, bytes: u64) {
         while at / self.span >= SPANS as u64 {
             self.span *= 2;

@@ -1,10 +1,10 @@
-//! A job: what one host sends to one other, in one or several steps.
+//! A job: the transfer of one host to another host, in one or several steps.
 
 use std::collections::VecDeque;
 
 use crate::agenda::Ps;
 
-/// A job.
+/// A transfer of one host to another host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     pub source: u32,
@@ -17,15 +17,15 @@ pub(crate) struct Job {
     pub next: Option<u32>,
     /// Whether it competes with an incast.
     pub is_victim: bool,
-    /// Number of its first queue pair; the others follow.
+    /// Number of its first queue pair. The numbers of the others follow it.
     pub first_pair: u32,
-    /// Steps that may be sent by now.
+    /// Number of steps that may be sent by now.
     pub granted: u32,
-    /// Steps that have been received.
+    /// Number of steps that have been received completely, in their order.
     pub received: u32,
-    /// Packets received of the steps behind these.
+    /// Numbers of packets received of the steps behind `received`, by step.
     pub partial: VecDeque<u32>,
-    /// When everything had been received.
+    /// Time at which everything had been received.
     pub done: Option<Ps>,
 }
 
@@ -35,7 +35,7 @@ impl Job {
         Self { source, destination, steps: 1, granted: 1, ..Self::default() }
     }
 
-    /// Notes a packet of a step that consists of so many. Returns true if a step is complete now.
+    /// Counts a received packet of a step. `packets` is the number of packets of a step. Returns true if this completes a step.
     pub fn receive(&mut self, step: u32, packets: u32) -> bool {
         let Some(at) = step.checked_sub(self.received).map(|at| at as usize) else { return false };
         if self.partial.len() <= at {

@@ -13,13 +13,13 @@ use crate::rows::Rows;
 use crate::settings::{ChoiceRule, Fabric};
 use crate::shape::Shape;
 
-/// Bits per second of a unit of capacity.
+/// Unit of capacity, in bit/s.
 const UNIT: u64 = 1_000_000;
 
 /// What the routing knows of a link between a leaf and a spine.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// From the leaf to the spine, and back.
+    /// Capacity from the leaf to the spine, and from the spine to the leaf.
     capacities: [u32; 2],
     is_up: bool,
 }
@@ -27,23 +27,23 @@ struct Link {
 /// What the routing knows of a link, in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// What it carries from the spine to the leaf.
+    /// Capacity from the spine to the leaf.
     pub down: u64,
     pub is_up: bool,
 }
 
-/// All leaves, choosing.
+/// The leaves, which choose spines for packets.
 pub(crate) struct Leaves {
     shape: Shape,
     rule: ChoiceRule,
-    /// By pair of leaf and spine.
+    /// Links by the pair of leaf and spine.
     links: Rows<Link>,
     /// One group for each pair of leaves. A member is a spine.
     groups: Groups,
     spreader: Spreader,
-    /// One for each leaf, if leaves choose by state.
+    /// One chooser for each leaf, if leaves choose by state.
     choosers: Rows<Chooser>,
-    /// By pair of leaf and spine, likewise.
+    /// One sampler for each pair of leaf and spine, if leaves choose by state.
     samplers: Rows<Sampler>,
 }
 
@@ -69,8 +69,8 @@ impl Leaves {
         leaves
     }
 
-    /// Returns the spine for a packet at a leaf that goes to another leaf. `flow` is the hash of its flow at that leaf, `now` in
-    /// nanoseconds.
+    /// Returns the spine for a packet at a leaf that goes to another leaf. `flow` is the hash of its flow at that leaf,
+    /// and `now` is in nanoseconds.
     pub fn spine(&mut self, [leaf, to]: [u32; 2], flow: FlowHash, now: u64) -> u32 {
         let group = leaf * self.shape.leaves + to;
         let by_hash = |groups: &Groups| groups.member(group, || flow.pick(SLOTS)).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Leaves {
         members.get(choice.place).copied().unwrap_or_default()
     }
 
-    /// Takes a sample of the port of each leaf to each spine. `shown` is what the port of a pair shows.
+    /// Takes a sample of the port of each leaf to each spine. `shown` returns the counters of the port of a pair.
     pub fn sample(&mut self, now: u64, interval: u64, mut shown: impl FnMut(u32) -> Sample) {
         for (pair, sampler) in (0..).zip(self.samplers.iter_mut()) {
             sampler.sample(now, interval, shown(pair));
@@ -106,7 +106,7 @@ impl Leaves {
         Known { down: u64::from(down) * UNIT, is_up }
     }
 
-    /// Notes what the routing has learnt of a link. Groups of paths over it get other slots.
+    /// Records what the routing has learnt of a link. Groups of paths over it get other slots.
     pub fn learn(&mut self, [leaf, spine]: [u32; 2], rates: [u64; 2], is_up: bool) {
         let capacities = rates.map(|rate| u32::try_from(rate / UNIT).unwrap_or(u32::MAX));
         self.links[self.shape.pair(leaf, spine)] = Link { capacities, is_up };

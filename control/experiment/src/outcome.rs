@@ -1,4 +1,4 @@
-//! What a simulation has brought: the result of the run, made of its counts.
+//! The outcome of a simulation: the result of the run, calculated from its counts.
 #![allow(clippy::cast_precision_loss, reason = "counts become shares and times to be shown")]
 
 use crate::agenda::{PS_PER_SECOND, Ps};
@@ -17,7 +17,7 @@ fn ms(time: Ps) -> f64 {
     seconds(time) * MS_PER_SECOND
 }
 
-/// Returns a share, or 0 of nothing.
+/// Returns `part` as a share of `whole`, or 0 if `whole` is 0.
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -61,7 +61,7 @@ impl Simulation<'_> {
         times
     }
 
-    /// Returns when the last transfer was complete, apart from the one beside an incast.
+    /// Returns the time at which the last transfer was complete, apart from the one beside an incast.
     fn last_of_traffic(&self, end: Ps) -> Ps {
         let jobs = self.jobs.as_slice().iter().filter(|job| !job.is_victim);
         jobs.filter_map(|job| job.done).max().unwrap_or(end)
@@ -91,7 +91,8 @@ impl Simulation<'_> {
         (drops, marked)
     }
 
-    /// Returns the load of the busiest link between switches by that of all of them; 0 if none carried anything.
+    /// Returns the load of the busiest link between switches, divided by the mean load of all of them; 0 if none
+    /// carried anything.
     fn busiest_by_mean(&self) -> f64 {
         let sent_and_rate = |port| {
             if let Some(exact) = &self.exact {

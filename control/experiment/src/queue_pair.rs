@@ -11,7 +11,7 @@ const HEADERS: usize = 40 + 8 + 8;
 /// How a transfer, or a step of a ring, is cut into packets. All transfers of a run are cut alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Packets of one queue pair for one step.
+    /// Number of packets of one queue pair for one step.
     pub packets: u32,
     /// Length of a full frame.
     pub frame: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Cut {
 const SHORTEST: u32 = 60;
 
 impl Cut {
-    /// Cuts the bytes of a step into frames, for each of so many queue pairs.
+    /// Divides the bytes of a step among queue pairs, and cuts each share into frames.
     pub fn of(bytes: u64, queue_pairs: u32, frame: u32) -> Self {
         let bytes = bytes.div_ceil(queue_pairs.max(1).into()).max(1);
         let packets = bytes.div_ceil(frame.into());
@@ -53,13 +53,13 @@ pub(crate) struct QueuePair {
     pub number: u32,
     /// Hash of its packets at the leaf of its source.
     pub flow: FlowHash,
-    /// Spine of its last packet, or of all if it is placed.
+    /// Spine of its last packet, or of all its packets if it is placed.
     pub spine: Option<u32>,
     /// Number of packets that it may have sent by now.
     pub granted: u32,
     /// Number of the next packet.
     next: u32,
-    /// Packets without an answer.
+    /// Number of packets without an answer.
     unanswered: u32,
     /// Packets that got lost and are to be sent again.
     lost: Vec<u32>,
@@ -87,8 +87,8 @@ impl QueuePair {
         }
     }
 
-    /// Takes the number of the packet to be sent next, and whether it has been sent before. `None`: it has nothing to send, or
-    /// its window is full.
+    /// Takes the number of the packet to be sent next. Also returns whether the packet has been sent before. `None`:
+    /// there is nothing to send, or the window is full.
     pub fn take(&mut self, window: u32) -> Option<(u32, bool)> {
         if self.unanswered >= window {
             return None;
@@ -102,7 +102,7 @@ impl QueuePair {
         Some((sequence, again.is_some()))
     }
 
-    /// Learns what became of a packet.
+    /// Takes the answer about a packet.
     pub fn answered(&mut self, sequence: u32, is_lost: bool) {
         self.unanswered = self.unanswered.saturating_sub(1);
         if is_lost {
@@ -110,8 +110,8 @@ impl QueuePair {
         }
     }
 
-    /// Notes that a packet leaves its leaf. Returns true if none behind it has left before: packets that wait for an uplink leave
-    /// behind later ones that took another uplink, and say nothing about the present choice.
+    /// Notes that a packet leaves its leaf. Returns true if no later packet has left before. A packet that had to wait
+    /// for its uplink leaves after later ones that took another uplink, and its spine is not the present choice.
     pub fn leaves_in_order(&mut self, sequence: u32) -> bool {
         let is_next = sequence >= self.left;
         self.left = self.left.max(sequence + 1);
@@ -126,7 +126,7 @@ impl QueuePair {
     }
 }
 
-/// What the packets of a queue pair have in common.
+/// The fields that all packets of a queue pair have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoints {
     /// Host that sends.
@@ -139,7 +139,7 @@ pub(crate) struct Endpoints {
     pub queue_pair: u32,
 }
 
-/// Returns the hash of a queue pair's packets: that of the daemon, made of the headers of the packets.
+/// Returns the flow hash of a queue pair's packets. It is the daemon's hash, and is calculated from the headers of the packets.
 pub(crate) fn flow_hash(source: u32, destination: u32, port: u16, number: u32) -> FlowHash {
     let mut bytes = [0; HEADERS];
     let address = |host: u32| (0xfcbb_0000_0800_u128 << 80 | u128::from(host)).to_be_bytes();

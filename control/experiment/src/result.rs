@@ -17,27 +17,28 @@ pub struct Run {
     pub transfers: usize,
     /// Number of transfers that were complete at the end of the run.
     pub complete: usize,
-    /// Ideal time by the time that was taken; 0 if not all transfers were complete.
+    /// Ideal time divided by the time that the transfers took; 0 if not all transfers were complete.
     pub goodput: f64,
     /// Virtual time of the run in seconds.
     pub seconds: f64,
-    /// When transfers were complete, in milliseconds since their start.
+    /// Completion times of transfers, in milliseconds since their start.
     pub completion_ms: Percentiles,
-    /// Time of the transfer beside an incast by its ideal time.
+    /// Time of the transfer beside an incast, divided by its ideal time.
     pub victim: Option<f64>,
     /// Packets that arrived.
     pub packets: u64,
-    /// Share of them that arrived behind a later packet of their queue pair.
+    /// Share of these packets that arrived after a later packet of their queue pair.
     pub reordered: f64,
     /// Packets that did not arrive.
     pub drops: Drops,
     /// Share of the packets that were marked.
     pub ce_marked: f64,
-    /// Load of the busiest link between switches by that of all of them.
+    /// Load of the busiest link between switches, divided by the mean load of all of them.
     pub busiest_by_mean: f64,
-    /// How often a queue pair got another path.
+    /// Number of times that a queue pair got another path.
     pub moves: u64,
-    /// Milliseconds from the begin of the fault to the last packet that was lost at its link. `None`: none was.
+    /// Milliseconds from the beginning of the fault to the last packet that was lost at its link. `None`: no packet was
+    /// lost there.
     pub recovery_ms: Option<f64>,
     /// Number of events that were simulated.
     pub events: u64,
@@ -46,9 +47,9 @@ pub struct Run {
 /// Percentiles of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Half of the values are not above it.
+    /// Median: half of the values are not above it.
     pub p50: f64,
-    /// 99 % are not above it.
+    /// 99th percentile: 99 % of the values are not above it.
     pub p99: f64,
     /// Highest value.
     pub max: f64,
@@ -57,11 +58,11 @@ pub struct Percentiles {
 /// Packets that did not arrive, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// The queue was full.
+    /// Packets that found the queue full.
     pub queue_full: u64,
-    /// They got lost on the wire.
+    /// Packets that got lost on the wire.
     pub wire_loss: u64,
-    /// The port was down.
+    /// Packets that found the port down.
     pub port_down: u64,
 }
 

@@ -17,10 +17,10 @@ const LONGEST_QUEUE: u64 = 1_000_000_000;
 const MOST_BYTES: u64 = 1_000_000_000_000;
 /// Largest number of queue pairs of a transfer.
 const MOST_QUEUE_PAIRS: u64 = 64;
-/// Largest number of times the ideal time that a run may take.
+/// Largest time that a run may take, as a multiple of the ideal time.
 const MOST_PATIENCE: u64 = 10_000;
 
-/// The whole file.
+/// The keys of the whole file.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct File {
     pub seeds: Optional<u64>,
@@ -91,13 +91,13 @@ pub(crate) struct ModeTable {
 srv6d_config::keywords! {
     /// Whether and how switches mark packets.
     EcnKeyword {
-        /// They do not.
+        /// Switches mark no packets.
         Off = "off",
-        /// As in labs.
+        /// Switches mark packets as in labs.
         Lab = "lab",
-        /// As SONiC's profile for lossless traffic.
+        /// Switches mark packets as with SONiC's profile for lossless traffic.
         AzureLossless = "azure-lossless",
-        /// As for links of 100 Gbit/s.
+        /// Switches mark packets as HPCC does for links of 100 Gbit/s.
         Hpcc100g = "hpcc-100g",
     }
 }
@@ -115,31 +115,31 @@ impl EcnKeyword {
 }
 
 srv6d_config::keywords! {
-    /// Who sends to whom.
+    /// The pattern of traffic: who sends to whom.
     TrafficKeyword {
         /// Each host to one other.
         Permutation = "permutation",
-        /// All-reduce in a ring.
+        /// The hosts do an all-reduce in a ring.
         Ring = "ring",
-        /// Each host to each other.
+        /// Each host sends to each other host.
         AllToAll = "all-to-all",
-        /// Several hosts to one.
+        /// Several hosts send to one host.
         Incast = "incast",
     }
 }
 
 srv6d_config::keywords! {
-    /// What is wrong with a link.
+    /// The kind of a fault of a link.
     FaultKeyword {
-        /// It has a share of its rate.
+        /// The link has only a share of its rate.
         Slow = "slow",
-        /// It is down.
+        /// The link is down.
         Down = "down",
-        /// Everything gets lost.
+        /// All packets get lost.
         BlackHole = "black-hole",
         /// A share of the packets gets lost.
         Lossy = "lossy",
-        /// It is down and up in turn.
+        /// The link is down and up in turn.
         Flap = "flap",
     }
 }
@@ -147,7 +147,7 @@ srv6d_config::keywords! {
 srv6d_config::keywords! {
     /// Directions that a fault affects.
     DirectionKeyword {
-        /// Both.
+        /// Both directions.
         Both = "both",
         /// From the leaf to the spine.
         Up = "up",
@@ -157,17 +157,17 @@ srv6d_config::keywords! {
 }
 
 srv6d_config::keywords! {
-    /// How paths are chosen.
+    /// The rule by which paths are chosen.
     ChoiceKeyword {
-        /// By the hash.
+        /// The hash chooses.
         Hash = "hash",
-        /// By the hash, in the proportion of capacities.
+        /// The hash chooses in the proportion of capacities.
         Weighted = "weighted",
-        /// By chance, after each gap.
+        /// A random number chooses after each gap.
         Flowlet = "flowlet",
-        /// By the best band, after each gap.
+        /// The best band decides after each gap.
         Adaptive = "adaptive",
-        /// By the placement planner.
+        /// The placement planner chooses.
         Placed = "placed",
     }
 }

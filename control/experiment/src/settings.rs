@@ -14,9 +14,9 @@ pub struct Experiment {
     pub seeds: u64,
     /// The fabric.
     pub fabric: Fabric,
-    /// What happens on the fabric.
+    /// Cases: what happens on the fabric.
     pub cases: Vec<Case>,
-    /// How paths are chosen.
+    /// The modes in which every case is run.
     pub modes: Vec<Mode>,
 }
 
@@ -39,18 +39,18 @@ pub struct Fabric {
     pub frame: u32,
     /// Bytes that a queue of a switch holds.
     pub queue: u64,
-    /// How switches mark packets.
+    /// The rule by which switches mark packets. `None`: they do not.
     pub ecn: Option<Ecn>,
     /// Bytes that a queue pair may have sent without an answer.
     pub window: u64,
 }
 
-/// What happens on the fabric in a run.
+/// A case: what happens on the fabric in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Name.
     pub name: String,
-    /// Who sends to whom.
+    /// The pattern of traffic.
     pub traffic: Traffic,
     /// Number of hosts at each leaf that take part.
     pub hosts: u32,
@@ -58,22 +58,22 @@ pub struct Case {
     pub bytes: u64,
     /// Time over which the transfers begin, each at a random moment.
     pub spread: Duration,
-    /// What goes wrong.
+    /// The fault of a link, if there is one.
     pub fault: Option<Fault>,
-    /// A run ends when it has taken so many times the ideal time.
+    /// Multiple of the ideal time after which a run ends.
     pub patience: u32,
 }
 
-/// Who sends to whom. Sender and receiver are never at one leaf.
+/// A pattern of traffic: who sends to whom. Sender and receiver are at different leaves, except in all-to-all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Each host sends to one other host and receives from one.
     Permutation,
-    /// All-reduce of a ring of n hosts: 2(n - 1) steps, each begun when the step before has been received.
+    /// The n hosts do an all-reduce in a ring: 2(n - 1) steps, each of which begins when the step before has been received.
     Ring,
-    /// Each host sends to each host at the other leaves.
+    /// Each host sends to each other host that takes part.
     AllToAll,
-    /// Several hosts send to the first host; one more transfer to a neighbour of the receiver suffers.
+    /// Several hosts send to the first host. One more transfer, to a neighbour of the receiver, shows how much others suffer.
     Incast {
         /// Number of senders.
         senders: u32,
@@ -83,7 +83,7 @@ pub enum Traffic {
 /// A fault of the link between a leaf and a spine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// What is wrong with the link.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// Leaf at one end.
     pub leaf: u32,
@@ -91,18 +91,18 @@ pub struct Fault {
     pub spine: u32,
     /// Directions that are affected.
     pub direction: Direction,
-    /// When it begins. From the beginning of the run, it is known to the routing.
+    /// Time at which the fault begins. The routing knows of a fault that exists from the beginning of the run.
     pub at: Duration,
-    /// When it ends.
+    /// Time at which the fault ends.
     pub until: Option<Duration>,
-    /// How long the routing takes to learn of a change.
+    /// Time that the routing takes to learn of a change.
     pub reaction: Duration,
 }
 
 /// Directions of a link between a leaf and a spine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Both of them.
+    /// Both directions.
     Both,
     /// From the leaf to the spine.
     Up,
@@ -110,38 +110,38 @@ pub enum Direction {
     Down,
 }
 
-/// What is wrong with a link.
+/// The kind of a fault of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// The link has this share of its rate. The routing learns of it.
     Slow(f64),
     /// The link is down. The routing learns of it.
     Down,
-    /// Everything gets lost. Nobody learns of it.
+    /// All packets get lost. The routing does not learn of it.
     BlackHole,
-    /// This share of the packets gets lost. Nobody learns of it.
+    /// This share of the packets gets lost. The routing does not learn of it.
     Lossy(f64),
     /// The link is down and up in turn. The routing learns of each change.
     Flap {
-        /// How long it is up.
+        /// Time for which the link is up.
         up: Duration,
-        /// How long it is down.
+        /// Time for which the link is down.
         down: Duration,
     },
 }
 
-/// How paths are chosen.
+/// A mode: a rule by which paths are chosen, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
     /// Name.
     pub name: String,
     /// Number of queue pairs that share a transfer.
     pub queue_pairs: u32,
-    /// How it chooses.
+    /// The rule by which a path is chosen.
     pub rule: ChoiceRule,
 }
 
-/// How a path is chosen.
+/// A rule by which a path is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ChoiceRule {
     /// The hash picks one of equal members.
@@ -166,7 +166,7 @@ pub enum ChoiceRule {
 /// Longest time, in seconds, that a setting may have.
 const LONGEST: u64 = 1_000_000;
 
-/// A dilation that the settings do not bear.
+/// Error: a dilation with which a setting would leave its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DilationError(String);
 
@@ -263,7 +263,7 @@ impl Fabric {
 
     fn port(&self, rate: u64) -> Emulation {
         let delay = u64::try_from(self.delay.as_nanos()).unwrap_or(MOST_DELAY);
-        // How much is underway on a long fast link is no limit of it.
+        // The number of packets under way on a long, fast link must not be limited.
         let packets = usize::MAX;
         Emulation { queue: self.queue, packets, delay, ecn: self.ecn, ..Emulation::of_rate(rate) }
     }

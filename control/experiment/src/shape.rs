@@ -12,7 +12,7 @@ pub(crate) struct Shape {
     pub hosts: u32,
 }
 
-/// Where a port is, and where it leads.
+/// The place of a port: the node that sends by it, and the node that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     HostUp { host: u32 },

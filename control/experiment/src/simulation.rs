@@ -23,7 +23,7 @@ use crate::traffic;
 /// ECN fields of a packet whose transport supports ECN, and of one that met congestion.
 const ECT: u8 = 2;
 const CE: u8 = 3;
-/// Number of links from host to host. An answer takes as many delays, over links without queues.
+/// Number of links from host to host. An answer takes this number of delays, because it waits in no queue.
 const HOPS: u64 = 4;
 /// Number of events between two calls of the observer.
 const OBSERVED: u64 = 1 << 20;
@@ -31,7 +31,7 @@ const OBSERVED: u64 = 1 << 20;
 const LONGEST: Ps = 10_000_000 * PS_PER_SECOND;
 /// Lowest UDP source port of a queue pair.
 const FIRST_PORT: u16 = 49_152;
-/// Spans of the heat map in the ideal time.
+/// Number of spans of the heat map in the ideal time.
 const SPANS: f64 = 64.0;
 
 /// A packet on its way.
@@ -44,7 +44,7 @@ pub(crate) struct Packet {
     pub is_repeated: bool,
 }
 
-/// What the packets of a run are.
+/// The form of the packets of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packets {
     /// Records without bytes. Only the ports and the choices of the daemon are run.
@@ -54,7 +54,7 @@ pub enum Packets {
     Frames,
 }
 
-/// What a run has brought.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
     /// The result.
@@ -70,7 +70,7 @@ pub struct RunOutcome {
 pub struct Load {
     /// Length of a span in seconds.
     pub span: f64,
-    /// By link: its name, and its load in each span, from 0 to 1.
+    /// Links by name, each with its load in every span, from 0 to 1.
     pub links: Vec<(String, Vec<f64>)>,
 }
 
@@ -78,7 +78,8 @@ pub struct Load {
 /// kept, if there are not too many. `observe` is called now and then with the share of transfers that are complete.
 ///
 /// # Errors
-/// The planner finds no placement. With real frames: there are too many nodes, or one of them does what it should not.
+/// The planner finds no placement. With real frames: there are too many nodes, or a node refuses its configuration or
+/// drops or answers a packet that no link has lost.
 pub fn simulate(
     experiment: &Experiment,
     (case, mode, seed): (&Case, &Mode, u64),
@@ -111,7 +112,7 @@ pub(crate) struct Simulation<'e> {
     pub leaves: Leaves,
     /// The nodes, if packets are real frames. `ports` carry nothing then.
     pub exact: Option<Exact>,
-    /// Why the run has to end.
+    /// The reason why the run has to end.
     pub failure: Option<RunError>,
     pub cut: Cut,
     /// Packets that a queue pair may have sent without an answer.
@@ -124,7 +125,7 @@ pub(crate) struct Simulation<'e> {
     pub ideal: f64,
 }
 
-/// A port with what belongs to it.
+/// A port, with its random numbers and its next event.
 #[derive(Clone, Debug)]
 pub(crate) struct Ported {
     pub port: EmulatedLink<Packet>,
@@ -297,7 +298,7 @@ impl<'e> Simulation<'e> {
         }
     }
 
-    /// Returns what the packets of a queue pair have in common.
+    /// Returns the fields that all packets of a queue pair have in common.
     pub fn endpoints(&self, queue_pair: u32) -> Endpoints {
         let QueuePair { job, port, number, .. } = self.queue_pairs[queue_pair];
         let Job { source, destination, .. } = self.jobs[job];
@@ -336,7 +337,7 @@ impl<'e> Simulation<'e> {
         self.agenda.answer(now + self.answer_time, Feedback { queue_pair, sequence, is_lost });
     }
 
-    /// Hands on all packets that are at the other end of a port.
+    /// Hands on all packets that have arrived at the other end of a port.
     fn release(&mut self, number: u32, now: Ps) {
         if self.ports[number].due != Some(now) {
             return;
@@ -351,7 +352,7 @@ impl<'e> Simulation<'e> {
         self.wait(number);
     }
 
-    /// Notes the load of a link, if it is watched.
+    /// Adds a packet to the load of a link, if the link is watched.
     pub fn watched(&mut self, port: u32, emulation: Emulation, packet: Packet, now: Ps) {
         if port >= self.shape.link_count() {
             return;

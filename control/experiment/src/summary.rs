@@ -1,4 +1,4 @@
-//! What the runs of each case and mode have in common, as a table.
+//! Summaries of the runs of each case and mode, as a table.
 #![allow(clippy::cast_precision_loss, reason = "counts become means")]
 
 use srv6d_report::Table;
@@ -20,9 +20,9 @@ pub struct Summary {
     pub goodput: f64,
     /// Lowest and highest goodput.
     pub range: [f64; 2],
-    /// Means of the percentiles of the completion times, in milliseconds.
+    /// Mean of the medians of the completion times, in milliseconds.
     pub p50_ms: f64,
-    /// See [`Summary::p50_ms`].
+    /// Mean of the 99th percentiles of the completion times, in milliseconds.
     pub p99_ms: f64,
     /// Mean share of reordered packets.
     pub reordered: f64,
@@ -34,7 +34,7 @@ pub struct Summary {
     pub busiest_by_mean: f64,
     /// Mean number of moves.
     pub moves: f64,
-    /// Moves by packets that arrived.
+    /// Number of moves, divided by the number of packets that arrived.
     pub moves_by_packet: f64,
     /// Mean of [`Run::victim`].
     pub victim: Option<f64>,

@@ -1,4 +1,4 @@
-//! What is counted while a simulation runs.
+//! Counters of a simulation while it runs.
 
 use crate::agenda::Ps;
 use crate::heat::Heat;
@@ -8,13 +8,13 @@ use crate::heat::Heat;
 pub(crate) struct RunCounts {
     /// Packets that arrived.
     pub arrived: u64,
-    /// Packets that arrived behind a later one of their queue pair. Those that were sent again do not count.
+    /// Packets that arrived after a later packet of their queue pair. Packets that were sent again do not count.
     pub reordered: u64,
-    /// How often a queue pair got another spine than for its last packet.
+    /// Number of times that a queue pair got another spine than for its last packet.
     pub moves: u64,
-    /// Jobs that are complete.
+    /// Number of jobs that are complete.
     pub complete: usize,
-    /// When a packet was lost at the faulty link the last time.
+    /// Time at which the last packet was lost at the faulty link.
     pub last_loss: Option<Ps>,
     /// Packets that the ports of the faulty link have lost, by the node that they belong to.
     pub lost_at_fault: Vec<(u32, u64)>,

@@ -1,4 +1,4 @@
-//! Who sends to whom.
+//! Patterns of traffic: who sends to whom.
 
 use fastrand::Rng;
 
@@ -38,7 +38,7 @@ fn permutation(hosts: &[u32], shape: Shape, random: &mut Rng) -> Vec<Job> {
     random.shuffle(&mut destinations);
     let is_local = |source: u32, destination: u32| shape.leaf_of(source) == shape.leaf_of(destination);
     for (at, source) in hosts.iter().enumerate() {
-        // As many hosts are at every leaf, so there is another place with which this one can be swapped.
+        // Every leaf has equally many hosts, so there is another place to swap this one with.
         let mut other = random.usize(0..hosts.len());
         for _ in 0..hosts.len() {
             let pair =
@@ -55,7 +55,7 @@ fn permutation(hosts: &[u32], shape: Shape, random: &mut Rng) -> Vec<Job> {
     onto(hosts, &destinations).collect()
 }
 
-/// Number of steps of an all-reduce in a ring.
+/// Returns the number of steps of an all-reduce in a ring.
 const fn steps(hosts: u32) -> u32 {
     2 * (hosts - 1)
 }
@@ -68,7 +68,7 @@ fn ring(hosts: &[u32]) -> Vec<Job> {
     (0..).zip(onto(hosts, &destinations)).map(job).collect()
 }
 
-/// Each host begins with another destination.
+/// Returns the jobs in which each host sends to each other host. Each host begins with another destination.
 fn all_to_all(hosts: &[u32]) -> Vec<Job> {
     let mut jobs = Vec::with_capacity(hosts.len() * hosts.len());
     for (at, source) in hosts.iter().enumerate() {
@@ -93,7 +93,7 @@ pub(crate) const fn most_senders(leaves: u32, hosts: u32) -> u32 {
     ((leaves - 1) * hosts).saturating_sub(1)
 }
 
-/// Returns how long the busiest host needs for what it sends or receives, if nothing else is in the way.
+/// Returns the ideal time: how long the busiest host needs for what it sends or receives, if nothing slows it down.
 #[allow(clippy::cast_precision_loss, reason = "a time to compare with")]
 pub(crate) fn ideal(case: &Case, jobs: &[Job], host_rate: u64) -> f64 {
     let steps = jobs.first().map_or(1, |job| job.steps);

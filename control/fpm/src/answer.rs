@@ -1,5 +1,5 @@
-//! Answer to zebra that a route is in the forwarding plane: the same route with the offload flag set, for zebra with
-//! `--asic-offload=notify_on_offload`.
+//! Answers zebra that a route is in the forwarding plane: the answer is the same route with the offload flag set. Zebra
+//! waits for it with `--asic-offload=notify_on_offload`.
 
 use std::net::IpAddr;
 

@@ -132,7 +132,7 @@ pub struct RouteKey {
 pub struct Route {
     /// Origin of the route (`rtm_protocol`), for example 186 for BGP and 196 for static routes.
     pub protocol: u8,
-    /// What the route does with packets.
+    /// Target of packets that match the route.
     pub target: Target,
 }
 

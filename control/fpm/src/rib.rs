@@ -79,7 +79,7 @@ impl Units for Known {
 pub struct Refused {
     /// Number of refused announcements.
     pub count: u64,
-    /// What the last of them announced, and which limit it reached.
+    /// What the last refused announcement was about, and which limit it reached.
     pub last: Option<String>,
 }
 
@@ -235,7 +235,7 @@ impl Rib {
         }
     }
 
-    /// Returns when [`sweep`](Self::sweep) is due, which is when nothing stale has been announced again for the time
+    /// Returns the time at which [`sweep`](Self::sweep) is due, which is when nothing stale has been announced again for the time
     /// `quiet`. Returns `None` if nothing is stale, or if no peer is connected that could announce it again.
     pub fn sweep_due(&self, quiet: Duration) -> Option<Instant> {
         self.confirmed.filter(|_| self.connected && self.stale > 0).map(|confirmed| confirmed + quiet)
@@ -249,7 +249,7 @@ impl Rib {
         swept
     }
 
-    /// Returns when [`age_out`](Self::age_out) is due. While no peer is connected, that is `time` after the end of the
+    /// Returns the time at which [`age_out`](Self::age_out) is due. While no peer is connected, that is `time` after the end of the
     /// oldest connection whose announcements are still here.
     pub fn age_due(&self, time: Duration) -> Option<Instant> {
         let oldest = self.ended.front().filter(|_| !self.connected && self.stale > 0);

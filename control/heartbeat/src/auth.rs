@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// The secret is not shown.
+/// Shows the key without its secret.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("id", &self.id).finish_non_exhaustive()

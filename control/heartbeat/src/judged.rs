@@ -1,4 +1,4 @@
-//! How good the ports behind neighbours are, by what the neighbours say of them.
+//! Judges the ports behind neighbours by what the neighbours say of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ const HUNDREDTHS: u32 = 10;
 /// Judges the ports of peers by this node's own weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judge {
-    /// Share of the load in a score, in percent. The rest is that of the queue.
+    /// Share of the load in a score, in percent. The rest is the share of the queue.
     pub rate_weight: u8,
     /// Sets of nodes behind neighbours.
     pub profiles: Vec<BTreeSet<u32>>,
-    /// Last states by peer and node behind it. A score that hardly changes stays.
+    /// Last states, by peer and node behind it. They are kept because a score stays until it changes enough.
     known: BTreeMap<u32, BTreeMap<u32, PortState>>,
 }
 
@@ -30,8 +30,8 @@ impl Judge {
         Self { rate_weight, profiles, known: BTreeMap::new() }
     }
 
-    /// Returns what the ports from a peer to the nodes of each profile are together. It is `None` where the peer says nothing
-    /// of any of them, or has been silent for too long.
+    /// Returns for each profile the mean state of the ports from a peer to the nodes of the profile. It is `None` if
+    /// the peer says nothing of any of these ports, or has been silent for too long.
     pub fn judge(&mut self, peer: &Peer, now: u64) -> Vec<Option<PortState>> {
         let before = self.known.remove(&peer.last.node).unwrap_or_default();
         let nodes: BTreeSet<u32> = self.profiles.iter().flatten().copied().collect();
@@ -47,7 +47,7 @@ impl Judge {
         judged
     }
 
-    /// Returns how a port of a peer is now.
+    /// Returns the present state of a port of a peer.
     pub fn state_of(&self, peer: &Peer, entry: &Entry) -> PortState {
         let before = self.known.get(&peer.last.node).and_then(|known| known.get(&entry.neighbor));
         self.state(peer, entry, before)
@@ -79,7 +79,7 @@ mod tests {
         Entry { neighbor, band: 7, is_up: true, is_valid: true, load, queue: 0, ifindex: 3, capacity }
     }
 
-    /// Returns what profiles are after a node has sent these heartbeats, one for each millisecond.
+    /// Returns the states of profiles after a node has sent these heartbeats, one per millisecond.
     fn judged(profiles: &[&[u32]], weight: u8, heartbeats: &[&[Entry]], silent: u64) -> Vec<Option<PortState>> {
         let mut peers = Peers::new(Settings { node: 9, ports: [(1, 1)].into(), ..Settings::default() });
         let mut judge = Judge::new(weight, profiles.iter().map(|nodes| nodes.iter().copied().collect()).collect());

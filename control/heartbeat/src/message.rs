@@ -32,59 +32,59 @@ const BEST_BAND: u8 = 7;
 /// A share of 100 %, in hundredths of a percent.
 const ALL: u16 = 10_000;
 
-/// What the sender of heartbeats does itself.
+/// The role of a node that sends heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It sends heartbeats and does not choose by those of others.
+    /// It sends heartbeats, but does not choose by the heartbeats of others.
     Helper,
-    /// It does both.
+    /// It sends heartbeats, and chooses by the heartbeats of others.
     Both,
 }
 
-/// What a node says of its ports.
+/// A heartbeat: what a node says of its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// It was due.
+    /// Whether it was sent because a period was over.
     pub is_periodic: bool,
-    /// Something has changed.
+    /// Whether it was sent because something has changed.
     pub is_change: bool,
-    /// The node is about to leave: others had better avoid it.
+    /// Whether the node is about to leave, so that others should avoid it.
     pub is_draining: bool,
     /// The role of the node.
     pub role: Role,
     /// The node's BGP identifier. It is not 0.
     pub node: u32,
-    /// One more than that of the heartbeat before (RFC 1982).
+    /// Sequence number: one more than in the heartbeat before (RFC 1982).
     pub sequence: u32,
     /// The sender's clock in nanoseconds. Nobody compares it with another clock.
     pub clock: u64,
     /// Milliseconds after which the next heartbeat comes at the latest.
     pub period: u16,
-    /// Another one after each start of the sender.
+    /// Number that is another one after each start of the sender.
     pub boot: u16,
     /// The ports, at most [`MOST_ENTRIES`].
     pub entries: Vec<Entry>,
 }
 
-/// What a node says of the port to one of its neighbours.
+/// An entry: what a node says of the port to one of its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// BGP identifier of the neighbour. It is not 0.
     pub neighbor: u32,
-    /// Quality by the load alone, 0 to 7, for people. 7 is the best.
+    /// Quality by the load alone, 0 to 7, which is only shown to people. 7 is the best.
     pub band: u8,
-    /// The link is up.
+    /// Whether the link is up.
     pub is_up: bool,
-    /// Load and queue are known.
+    /// Whether load and queue are known.
     pub is_valid: bool,
     /// Average load, in hundredths of a percent.
     pub load: u16,
-    /// Average share of the queue that is full, in hundredths of a percent. A port whose queue cannot be seen says its load
-    /// once more, so that receivers judge it by the load alone.
+    /// Average share of the queue that is full, in hundredths of a percent. A port whose queue cannot be seen repeats
+    /// its load here, so that receivers judge it by the load alone.
     pub queue: u16,
     /// Interface index of the port at the sender.
     pub ifindex: u16,
-    /// Mbit/s.
+    /// Capacity in Mbit/s.
     pub capacity: u32,
 }
 

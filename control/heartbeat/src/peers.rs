@@ -7,13 +7,13 @@ use crate::auth::Key;
 use crate::message::{Entry, Heartbeat};
 use crate::reject::{Counters, Reject};
 
-/// Silent periods after which the quality of a node's ports is unknown.
+/// Number of silent periods after which the quality of a node's ports is unknown.
 const UNKNOWN_PERIODS: u64 = 3;
-/// Silent periods after which the node itself is suspect.
+/// Number of silent periods after which the node itself is suspect.
 const SUSPECT_PERIODS: u64 = 5;
 const MILLISECOND: u64 = 1_000_000;
 
-/// What has to be known to judge heartbeats.
+/// Settings by which heartbeats are accepted or refused.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// BGP identifier of this node.
@@ -22,18 +22,19 @@ pub struct Settings {
     pub key: Option<Key>,
     /// Nodes whose heartbeats are expected, by the interface index of the port.
     pub ports: BTreeMap<u32, u32>,
-    /// Nodes whose ports do not exist at present. What is known of them stays, so that nobody can send it again later.
+    /// Nodes whose ports do not exist at present. What is known of them stays, so that nobody can replay an old
+    /// heartbeat later.
     pub absent: BTreeSet<u32>,
 }
 
-/// How a heartbeat has arrived.
+/// The way in which a heartbeat has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Interface index of the port.
     pub port: u32,
     /// Hop limit.
     pub ttl: u8,
-    /// Time in nanoseconds, of a clock that is never set.
+    /// Time of arrival in nanoseconds, of a clock that is never set.
     pub now: u64,
 }
 
@@ -44,24 +45,24 @@ pub struct Peer {
     pub last: Heartbeat,
     /// Port on which the last one arrived.
     pub port: u32,
-    /// When the last one arrived.
+    /// Time at which the last one arrived.
     pub heard: u64,
-    /// Number of heartbeats.
+    /// Number of heartbeats that were accepted.
     pub received: u64,
-    /// Number of heartbeats that are missing in between, by their sequence numbers.
+    /// Number of heartbeats that are missing between the accepted ones, by their sequence numbers.
     pub missed: u64,
     /// Number of restarts.
     pub restarts: u64,
 }
 
-/// How old the last heartbeat of a peer is.
+/// Freshness of the last heartbeat of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// What it says counts.
+    /// The heartbeat is recent, and what it says counts.
     Fresh,
-    /// It is too old to count. The peer's links are used nevertheless: silence alone takes no path away.
+    /// The heartbeat is too old to count. The peer's links are used nevertheless: silence alone takes no path away.
     Unknown,
-    /// The same, and the peer is to be shown as one that may be gone.
+    /// The heartbeat is so old that the peer is shown as one that may be gone.
     Suspect,
 }
 
@@ -81,19 +82,19 @@ impl Peer {
         (self.last, self.port, self.heard) = (last, port, now);
     }
 
-    /// Returns true if a heartbeat is newer than the last one: by its number (RFC 1982), or because the node has started
-    /// again. A heartbeat of an earlier start that somebody sends again looks like that, too, and counts until the node's
-    /// next one.
+    /// Returns true if a heartbeat is newer than the last one: by its number (RFC 1982), or because the node has
+    /// started again. A replayed heartbeat of an earlier start looks like that, too. It counts until the next heartbeat
+    /// of the node.
     fn is_renewed_by(&self, heartbeat: &Heartbeat) -> bool {
         heartbeat.boot != self.last.boot || is_newer(heartbeat.sequence, self.last.sequence)
     }
 
-    /// Nanoseconds since the last heartbeat.
+    /// Returns the nanoseconds since the last heartbeat.
     pub fn age(&self, now: u64) -> u64 {
         now.saturating_sub(self.heard)
     }
 
-    /// Returns how old the last heartbeat is.
+    /// Returns the freshness of the last heartbeat.
     pub fn freshness(&self, now: u64) -> Freshness {
         let period = u64::from(self.last.period.max(1)) * MILLISECOND;
         match self.age(now) {
@@ -103,23 +104,23 @@ impl Peer {
         }
     }
 
-    /// Returns what the peer says of its port to a neighbour. Returns `None` if it does not know, or has been silent for too
-    /// long: then what this node sees itself decides.
+    /// Returns what the peer says of its port to a neighbour. Returns `None` if the peer does not know, or has been
+    /// silent for too long: then only what this node itself sees counts.
     pub fn entry(&self, neighbor: u32, now: u64) -> Option<&Entry> {
         let entry = self.last.entries.iter().find(|entry| entry.neighbor == neighbor)?;
         (entry.is_valid && self.freshness(now) == Freshness::Fresh).then_some(entry)
     }
 }
 
-/// Returns true if a sequence number is newer than another one (RFC 1982 section 3.2). Two that are 2³¹ apart are not
-/// comparable.
+/// Returns true if a sequence number is newer than another one (RFC 1982 section 3.2). Two numbers that are 2³¹ apart
+/// cannot be compared.
 const fn is_newer(number: u32, than: u32) -> bool {
     let ahead = number.wrapping_sub(than);
     ahead != 0 && ahead < 1 << 31
 }
 
-/// All peers: at most one for each port, however many nodes somebody invents. They stay as long as they are expected,
-/// however long they are silent.
+/// All peers: at most one for each port, whatever node ids somebody invents. A peer stays as long as it is expected,
+/// however long it is silent.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     settings: Settings,
@@ -134,10 +135,10 @@ impl Peers {
         Self { settings, ..Self::default() }
     }
 
-    /// Takes over what arrived. Returns the node that has sent it.
+    /// Takes over a heartbeat that has arrived. Returns the node that has sent it.
     ///
     /// # Errors
-    /// Returns why it is refused, which is counted and changes nothing else.
+    /// Returns why it is refused. The refusal is counted and changes nothing else.
     pub fn receive(&mut self, bytes: &[u8], arrival: Arrival) -> Result<u32, Reject> {
         let judged = self.judge(bytes, arrival);
         match judged {
@@ -180,12 +181,12 @@ impl Peers {
         &self.by_node
     }
 
-    /// Number of heartbeats that were taken over.
+    /// Returns the number of heartbeats that were taken over.
     pub const fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many heartbeats were refused.
+    /// Returns the numbers of heartbeats that were refused, by reason.
     pub const fn rejected(&self) -> &Counters {
         &self.rejected
     }

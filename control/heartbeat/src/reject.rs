@@ -2,7 +2,7 @@
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
-        /// Why a heartbeat is refused.
+        /// The reason why a heartbeat is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reject {
             $($(#[$doc])* $name,)*
@@ -33,7 +33,7 @@ reasons! {
     Version = "version",
     /// A flag of the heartbeat or of an entry is not known.
     Flag = "flag",
-    /// The sender's role is none that sends heartbeats.
+    /// The sender has a role in which nodes send no heartbeats.
     Role = "role",
     /// It has more than 64 entries.
     Entries = "entries",
@@ -55,13 +55,13 @@ reasons! {
     NoNeighbor = "no-neighbor",
     /// Two entries have the same neighbour.
     NeighborTwice = "neighbor-twice",
-    /// It is not newer than what is known of the node: late, or sent again.
+    /// It is not newer than the last heartbeat of the node: it came late, or was replayed.
     Sequence = "sequence",
     /// It is not from the node at the other end of the port.
     Neighbor = "neighbor",
 }
 
-/// How many heartbeats were refused, by reason.
+/// Numbers of heartbeats that were refused, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters([u64; Reject::ALL.len()]);
 

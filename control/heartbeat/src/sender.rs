@@ -1,15 +1,15 @@
-//! When a node sends heartbeats, and what they say.
+//! Decides when a node sends heartbeats, and makes them.
 
 use crate::message::{Entry, Heartbeat, Role};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// What a node needs to know to send heartbeats.
+/// Settings of a node that sends heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// BGP identifier of this node.
     pub node: u32,
-    /// What it does.
+    /// Role of this node.
     pub role: Role,
     /// Longest time between two heartbeats, in milliseconds. It is not 0.
     pub period: u16,
@@ -17,17 +17,17 @@ pub struct Sending {
     pub min_gap: u64,
 }
 
-/// What is said of one port, and by what it is judged whether that is news.
+/// The entry of one port, with what decides whether the entry is news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The entry of the port.
     pub entry: Entry,
-    /// Quality of the port by what is left of its capacity, 0 to 7.
+    /// Quality of the port by its free capacity, 0 to 7.
     pub available: u8,
 }
 
 impl Said {
-    /// What makes a heartbeat due at once when it changes: the neighbour, the bands, the state and the capacity.
+    /// Returns the values whose change makes a heartbeat due at once: the neighbour, the bands, the state and the capacity.
     const fn news(&self) -> (u32, u8, u8, bool, bool, u32) {
         let Entry { neighbor, band, is_up, is_valid, capacity, .. } = self.entry;
         (neighbor, band, self.available, is_up, is_valid, capacity)
@@ -46,7 +46,7 @@ pub struct Sender {
 
 impl Sender {
     /// Creates the sender of a node that has just started. `boot` is another number after each start, and `sequence` is
-    /// larger than that of any heartbeat before.
+    /// larger than the number of any earlier heartbeat.
     pub const fn new(sending: Sending, boot: u16, sequence: u32) -> Self {
         Self { sending, boot, sequence, sent: None, said: Vec::new() }
     }
@@ -56,10 +56,10 @@ impl Sender {
         self.sending = sending;
     }
 
-    /// Returns the heartbeat that is to be sent at `now` (nanoseconds of a clock that is never set), if one is due: a period
-    /// is over, or something has changed and the last heartbeat is not closer than the shortest gap.
+    /// Returns the heartbeat that is to be sent at `now` (nanoseconds of a clock that is never set), if one is due: a
+    /// period is over, or something has changed and the last heartbeat is at least the shortest gap ago.
     pub fn look(&mut self, now: u64, said: &[Said]) -> Option<Heartbeat> {
-        // A clock that has gone back begins anew.
+        // If the clock has gone back, the time begins anew.
         let since = self.sent.filter(|sent| *sent <= now).map(|sent| now - sent);
         let is_periodic = since.is_none_or(|since| since >= u64::from(self.sending.period) * MILLISECOND);
         let is_news = !self.said.iter().map(Said::news).eq(said.iter().map(Said::news));

@@ -2,7 +2,7 @@
 //! crate opens no socket; the caller passes in the bytes it received.
 //!
 //! ```text
-//! bytes ─► Messages ─► Message::{Route, NextHop, Rule} ─► Routes::apply ─► Effect: nothing | these prefixes | dump again
+//! bytes ─► Messages ─► Message::{Route, NextHop, Rule} ─► Routes::apply ─► changed prefixes, and Effect: kept | dump again
 //! ```
 
 #![forbid(unsafe_code)]

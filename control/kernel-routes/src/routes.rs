@@ -152,14 +152,14 @@ impl Routes {
     /// Applies a notification. Prefixes whose used route changed are added to `changed`.
     pub fn apply(&mut self, message: Message, changed: &mut BTreeSet<RouteKey>) -> Effect {
         match message {
-            Message::Route(message) => self.route(&message, changed),
-            Message::NextHop(message) => self.next_hop(message, changed),
+            Message::Route(message) => self.apply_route(&message, changed),
+            Message::NextHop(message) => self.apply_next_hop(message, changed),
             Message::Rule(_) => Effect::DumpAgain,
             Message::Done | Message::Refused(_) => Effect::Kept,
         }
     }
 
-    fn route(&mut self, message: &RouteMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
+    fn apply_route(&mut self, message: &RouteMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
         let key = message.key;
         let entries = self.by_prefix.entry(key).or_default();
         let beside: Vec<usize> =
@@ -204,7 +204,7 @@ impl Routes {
         Effect::Kept
     }
 
-    fn next_hop(&mut self, message: NextHopMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
+    fn apply_next_hop(&mut self, message: NextHopMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
         let is_deleted = message.is.is_none();
         let meant = self.next_hops.apply(message);
         if !meant.iter().any(|id| self.users.contains_key(id)) {
@@ -292,7 +292,7 @@ enum Change {
 fn absent(message: &RouteMessage, next_hops: &NextHops) -> Change {
     match &message.action {
         Some(told) if message.is_new => Change::Add(Entry::new(message, next_hops, told.clone())),
-        // A deletion of an unknown route, or a route for the node itself, which is not tracked.
+        // This is a deletion of an unknown route, or a route for the node itself, which is not tracked.
         _ => Change::None,
     }
 }

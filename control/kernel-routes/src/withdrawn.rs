@@ -73,7 +73,7 @@ impl Withdrawn {
         messages
     }
 
-    /// Returns when [`due`](Self::due) should be called next.
+    /// Returns the time at which [`due`](Self::due) should be called next.
     pub fn next(&self) -> Option<Instant> {
         self.order.front().map(|(due, _)| *due)
     }

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use srv6d_pcap::Wanted;
 
 use super::error::LabError;
 use super::experiment::ExperimentArguments;
 use super::outage::Failure;
 use super::state::RunDirectory;
 use super::topology::{Chosen, Routing};
-use super::{explain, generated, graph, impair, ring, topology_check, traffic};
+use super::{explain, generated, graph, impair, ring, top, topology_check, traffic};
 
 /// Arguments of `srv6d lab`.
 #[derive(Debug, Args)]
@@ -100,6 +101,31 @@ pub(super) enum LabCommand {
         link: String,
         #[command(flatten)]
         settings: impair::Settings,
+    },
+    /// Capture what the srv6d of all nodes receive and send, as one pcapng file
+    #[command(after_help = "Examples:\n  \
+        srv6d lab capture --write fabric.pcapng\n  \
+        srv6d lab capture | wireshark -k -i -\n  \
+        srv6d lab capture --node leaf00 --node spine01 --filter 'sid fcbb:0:1006::/48' | tshark -r -\n\n\
+        Interfaces are named NODE:PORT. A packet is there once for each port that receives or sends it.")]
+    Capture {
+        #[command(flatten)]
+        lab: Which,
+        /// Only this node; may be given several times [default: all nodes]
+        #[arg(long = "node", value_name = "NODE")]
+        nodes: Vec<String>,
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+    /// Show how busy the workers of all nodes are, again and again, the busiest first
+    #[command(after_help = "Examples:\n  \
+        srv6d lab top\n  \
+        srv6d lab top --interval 10 --count 6 > busy.txt")]
+    Top {
+        #[command(flatten)]
+        lab: Which,
+        #[command(flatten)]
+        pace: top::Pace,
     },
     /// Draw the way of one packet over all nodes, by the tables in force and without sending it; exit status 1 if it does
     /// not arrive

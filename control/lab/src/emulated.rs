@@ -8,7 +8,7 @@ use super::fabric::Lab;
 use super::impair;
 use super::topology::{Forwarder, NodePort};
 
-/// What leaves a node through an emulated port.
+/// One direction of a link: packets that leave a node through an emulated port.
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
     /// Name of the node.
@@ -19,7 +19,7 @@ pub struct Direction {
     pub peer: String,
     /// Settings of the port. `None`: it is not emulated, although the topology says so.
     pub emulate: Option<Emulate>,
-    /// Whether these are other settings than those of the topology.
+    /// Whether the settings differ from those of the topology.
     pub impaired: bool,
 }
 

@@ -21,14 +21,14 @@ pub struct ExperimentArguments {
     /// Print a file to begin with, and run nothing
     #[arg(long, exclusive = true)]
     example: bool,
-    /// Simulate the fabric in virtual time; there is no other clock yet, so it has to be said
+    /// Simulate the fabric in virtual time; required, because there is no other clock yet
     #[arg(long = "virtual")]
     is_virtual: bool,
     /// Forward real frames: a worker of srv6d in every node, with a configuration of its own; for fabrics of up to 128 nodes,
     /// hosts included
     #[arg(long, requires = "is_virtual")]
     exact: bool,
-    /// Number of seeds, instead of the file's: who sends to whom, and all random choices, once for each
+    /// Number of seeds, instead of the file's; the seed of a run decides who sends to whom, and all random choices
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
     /// Divide all rates by this number, and multiply all times by it

@@ -59,15 +59,15 @@ struct Way {
 #[derive(Debug, Serialize)]
 struct Passed {
     node: String,
-    /// What its srv6d does. Absent: its kernel forwards the packet.
+    /// What the node's srv6d does. Absent: the node's kernel forwards the packet.
     srv6d: Option<ExplainView>,
-    /// What its kernel does: `ip route get`. Absent: it was not asked.
+    /// What the node's kernel does, as `ip route get` says. Absent: it was not asked.
     kernel: Option<String>,
     /// Port that the packet leaves by.
     out: Option<String>,
 }
 
-/// How the way ends.
+/// The end of the packet's way.
 #[derive(Debug, Serialize)]
 struct End {
     delivered: bool,
@@ -82,7 +82,7 @@ struct Arriving<'l> {
     frame: Vec<u8>,
 }
 
-/// What comes behind a node.
+/// The next step behind a node.
 enum Next<'l> {
     Link(Arriving<'l>),
     End(End),
@@ -298,7 +298,7 @@ struct Route {
     gateway: Option<IpAddr>,
     prefsrc: Option<IpAddr>,
     encap: Option<String>,
-    /// Why there is none.
+    /// The reason why there is no route.
     #[serde(skip)]
     refusal: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Topologies of any size: `srv6d lab topology --leaves N --spines M --hosts K`.
 //!
-//! Hosts, uSIDs and addresses are those of the built-in fabric, continued. Each host steers to each host behind another leaf, and
-//! spreads these paths over the spines: the path from host `i` to host `j` takes spine `(i + j) mod M`.
+//! Hosts, uSIDs and addresses continue those of the built-in fabric. Each host steers to each host behind another leaf,
+//! and spreads these paths over the spines: the path from host `i` to host `j` takes spine `(i + j) mod M`.
 
 use std::fmt::Write as _;
 

@@ -18,30 +18,30 @@ use super::topology::{Forwarder, NodePort, Topology};
 /// Rate of a port that is given none: the highest that there is, which no port of a lab reaches.
 const NO_LIMIT: &str = "1.6Tbit";
 
-/// What becomes of the ports. An option that is not given leaves its setting as it is.
+/// Settings of the ports. An option that is not given leaves its setting as it is.
 #[derive(Clone, Debug, Default, Args)]
 #[group(id = "settings", required = true, multiple = true)]
 pub struct Settings {
     /// Bits per second on the wire, e.g. 100Mbit. A port that has no rate yet gets 1.6Tbit with the other options, which
     /// limits nothing
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rate: Option<String>,
     /// Time on the wire, e.g. 5ms, at most 1s
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
     /// Share of the packets that get lost, e.g. 1% or 0.01
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     loss: Option<f64>,
     /// Length of the queue in bytes [default: 256000]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..), allow_hyphen_values = true)]
     queue: Option<i64>,
-    /// Most packets in the port, in the queue or on the wire [default: 512]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(8..=16384))]
+    /// Largest number of packets in the port, in the queue or on the wire [default: 512]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(8..=16384), allow_hyphen_values = true)]
     packets: Option<i64>,
     /// ECN marking: lab, azure-lossless, hpcc-100g, or off
     #[arg(long, value_name = "PROFILE")]
     ecn: Option<String>,
-    /// Give the ports back what the topology says, by default no emulation at all
+    /// Restore what the topology says: its settings, or else no emulation
     #[arg(long, conflicts_with_all = ["rate", "delay", "loss", "queue", "packets", "ecn"])]
     clear: bool,
 }

@@ -41,7 +41,7 @@ const ACKNOWLEDGEMENTS: u64 = 1;
 /// More ranks are not started: every packet costs CPU time of all nodes on its way.
 const MOST_RANKS: usize = 16;
 
-/// What a fabric needs for the job.
+/// Requirements of the job on a fabric.
 pub const NEEDS: &str = "it takes three hosts or more, each at a leaf of its own, two spines or more, at most 16 hosts times spines, \
                          and a srv6d in every node";
 
@@ -50,7 +50,8 @@ pub const NEEDS: &str = "it takes three hosts or more, each at a leaf of its own
 pub enum Run {
     /// How long the job took, in seconds.
     Took(f64),
-    /// The machine was too slow: 99 of 100 packets left the links at most so late, if that is known.
+    /// The machine was too slow. The value is the lateness that 99 of 100 packets had at most when they left the links,
+    /// if it is known.
     Invalid(Option<Duration>),
 }
 
@@ -68,7 +69,7 @@ pub struct Job {
     /// Carrier of each flow over the spine that the placement has chosen: of every rank to the next one, and then of every
     /// rank to the one before.
     placed: Vec<Ipv6Addr>,
-    /// The same carriers without a spine.
+    /// Carriers to the same hosts that name no spine.
     hashed: Vec<Ipv6Addr>,
 }
 
@@ -219,7 +220,8 @@ pub fn verdict(hashed: Run, placed: Run) -> (String, Option<String>) {
     }
 }
 
-/// How late 99 of 100 packets may leave a link: a twentieth of the time in which its queue empties.
+/// Returns the lateness that 99 of 100 packets may have when they leave a link: a twentieth of the time in which its
+/// queue empties.
 pub fn limit() -> Duration {
     Duration::from_micros(QUEUE * 8 * 1_000_000 / RATE_BITS / 20)
 }

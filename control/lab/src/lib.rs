@@ -10,6 +10,7 @@
 
 mod arguments;
 mod bgp_demo;
+mod capture;
 mod controller;
 mod convergence;
 mod counters;
@@ -45,6 +46,7 @@ mod screen;
 mod state;
 mod status;
 mod tool;
+mod top;
 mod topology;
 mod topology_check;
 mod traffic;
@@ -129,6 +131,16 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
             impair::run(&Lab::open(&lab.running()?)?, &link, &settings, &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
+        LabCommand::Capture { lab, nodes, wanted } => {
+            need_root("lab capture")?;
+            capture::run(&Lab::open(&lab.running()?)?, &nodes, &wanted)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Top { lab, pace } => {
+            need_root("lab top")?;
+            top::run(&Lab::open(&lab.running()?)?, pace)?;
+            Ok(ExitCode::SUCCESS)
+        }
         LabCommand::Explain { lab, node, packet, json } => {
             need_root("lab explain")?;
             let delivered = explain::run(&Lab::open(&lab.running()?)?, &node, packet, json, &mut screen)?;
@@ -164,7 +176,7 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
         }
         LabCommand::Graph { topology, name, chosen, format } => {
             let topology = match name {
-                Some(name) => lab_topology(&name)?,
+                Some(name) => topology_of(&name)?,
                 None => read(topology.as_deref(), None, chosen)?.0,
             };
             screen.print(&graph::graph(&topology, format));
@@ -241,7 +253,10 @@ const fn built_in(routing: Routing) -> &'static str {
 }
 
 /// Reads the topology of a lab that is up.
-fn lab_topology(name: &str) -> Result<Topology, LabError> {
+///
+/// # Errors
+/// There is no such lab.
+pub fn topology_of(name: &str) -> Result<Topology, LabError> {
     topology_check::lab_name(name)?;
     let found = RunDirectory::find(name);
     found.ok_or_else(|| LabError::Failed(format!("no lab {name} is up\nfix: `srv6d lab up`")))?.topology()
@@ -287,6 +302,8 @@ fn exec(lab: &Lab, node: &str, command: &[OsString]) -> LabError {
     process.args(arguments).stdin(std::process::Stdio::inherit());
     // This makes `srv6d show ...` in a node talk to the srv6d of the node.
     process.env("SRV6D_SOCKET", lab.run.socket(node));
+    // With this `srv6d traceroute` names the nodes.
+    process.env("SRV6D_LAB", &lab.topology.name);
     let error = process.exec();
     LabError::Failed(format!("cannot run ip netns exec: {error}"))
 }

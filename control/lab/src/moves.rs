@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Prefix of all hosts of the built-in fabric.
 const ALL_HOSTS: &str = "fcbb:0:800::/48";
 
-/// How a path is changed.
+/// A method to change a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Srv6dReload,
@@ -64,7 +64,7 @@ impl Method {
 /// The observations of one stream.
 #[derive(Clone, Debug, Serialize)]
 struct StreamResult {
-    /// How the path was changed.
+    /// Method by which the path was changed.
     #[serde(rename = "way")]
     method: &'static str,
     /// Family of the stream, `IPv6` or `IPv4`.

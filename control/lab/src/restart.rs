@@ -88,8 +88,8 @@ fn start_dead(lab: &Lab, node: &Node, interrupt: &Interrupt) -> Result<(), LabEr
         lab.restart_daemon(node, interrupt)?;
     }
     if lab.topology.speaks_bgp(node) && (dead(LabProgram::Zebra) || dead(LabProgram::Bgpd)) {
-        // One of the two alone does not work: bgpd has lost its zebra, or the other way round. So both are ended and
-        // started again.
+        // If one of the two is dead, the other one has lost its connection to it and does not work alone. So both are
+        // ended and started again.
         processes::end(&outage::routers(&state, node));
         let frr = Frr::find()?;
         if !frr::is_prepared(lab, node) {

@@ -67,7 +67,7 @@ pub fn run(arguments: &Rank) -> io::Result<()> {
     from_previous.set_read_timeout(Some(PATIENCE))?;
     let mut exchange = |chunk: &[u64]| exchange(&mut to_next, &mut from_previous, chunk);
 
-    // What has come round in this many steps has met every rank: all are there.
+    // A step of a rank ends only after the previous rank has begun that step, so after this many steps all ranks are there.
     for _ in 1..ranks {
         exchange(&[0])?;
     }
@@ -179,7 +179,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use super::*;
 
-    /// All ranks in one process.
+    /// Runs all ranks in one process, and returns their results.
     fn reduced(ranks: usize) -> Vec<Vector> {
         let mut vectors: Vec<Vector> = (0..ranks).map(|rank| Vector::new(rank, ranks, 3)).collect();
         for step in 0..vectors[0].steps() {

@@ -48,7 +48,7 @@ pub enum LabProgram {
 }
 
 impl LabProgram {
-    /// Name of the binary.
+    /// Returns the name of the binary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Srv6d => "srv6d",

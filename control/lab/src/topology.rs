@@ -31,7 +31,8 @@ use srv6d_config::Source;
 
 /// The topology that `srv6d lab up` uses if no file is named.
 pub const FABRIC: &str = include_str!("fabric.toml");
-/// The same fabric for `--routing bgp`: it has no addresses between leaves and spines, and its carriers name no spine.
+/// The topology that `srv6d lab up --routing bgp` uses if no file is named. It has no addresses between leaves and
+/// spines, and its carriers name no spine.
 pub const FABRIC_BGP: &str = include_str!("fabric_bgp.toml");
 
 /// A checked topology.
@@ -72,7 +73,7 @@ pub struct Topology {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
-    /// The lab computes them and writes them into every node.
+    /// The lab computes plain routes and writes them into every node.
     #[default]
     Static,
     /// FRR's BGP runs in every leaf and spine; srv6d gets its routes by `via`. Hosts have a default route.
@@ -86,7 +87,7 @@ pub enum Via {
     /// srv6d follows the kernel, to which zebra gives the routes.
     #[default]
     Kernel,
-    /// zebra announces them over FPM.
+    /// zebra announces the routes to srv6d over FPM.
     Fpm,
 }
 
@@ -273,12 +274,12 @@ pub struct End {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PortRole {
-    /// At the other end is a node of the SRv6 domain.
+    /// A node of the SRv6 domain is at the other end.
     #[default]
     Fabric,
-    /// At the other end is a node outside of the domain.
+    /// A node outside of the domain is at the other end.
     Edge,
-    /// At the other end is a tenant's host.
+    /// A tenant's host is at the other end.
     Host,
 }
 

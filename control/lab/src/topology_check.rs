@@ -255,8 +255,9 @@ fn claim<'a>(
 
 fn is_port(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    // lo exists in every namespace, and srv6d0 is the device that srv6d makes.
-    !name.is_empty() && name.len() <= LONGEST_PORT && name.chars().all(fits) && !["lo", "srv6d0"].contains(&name)
+    // lo exists in every namespace, srv6d0 is the device that srv6d makes, and the last one leads to the lab's controller.
+    let is_taken = ["lo", "srv6d0", controller::PORT].contains(&name);
+    !name.is_empty() && name.len() <= LONGEST_PORT && name.chars().all(fits) && !is_taken
 }
 
 fn node_names(topology: &Topology) -> String {

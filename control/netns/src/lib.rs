@@ -191,12 +191,12 @@ mod tests {
         assert!(!file.exists());
     }
 
-    /// Ctrl-C in a terminal is a signal to the process group.
+    /// A Ctrl-C in a terminal sends a signal to the whole process group.
     #[test]
     fn what_changes_something_is_not_in_the_process_group_of_the_terminal() {
         let group = |process: &str| {
             let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-            // After the name in parentheses: state, parent, process group.
+            // The name in parentheses is followed by the state, the parent and the process group.
             stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned()
         };
         let group_of_waiting = |mut command: Command| {

@@ -33,7 +33,7 @@ pub struct Parameter {
     pub kind: Kind,
 }
 
-/// Short forms for the tables of routes.
+/// Short forms of constructors for the tables of routes.
 pub const fn required(name: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Required }
 }
@@ -173,7 +173,7 @@ pub enum Refusal {
     Parameters(Vec<Value>),
     /// Status 500 with a text, which is often empty.
     Internal(String),
-    /// Another status with a text.
+    /// Any other status, with a text.
     Status(StatusCode, String),
 }
 

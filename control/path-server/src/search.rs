@@ -64,7 +64,7 @@ pub struct Graph<'s> {
 
 /// Start and end of a search.
 enum Ends<'s> {
-    /// Both are the same vertex.
+    /// Source and destination are the same vertex.
     Same(&'s Document),
     Apart(usize, usize),
 }
@@ -85,7 +85,7 @@ impl<'s> Graph<'s> {
         Some(graph)
     }
 
-    /// Also excludes the edges for which `closed` is true.
+    /// Excludes the edges for which `closed` is true, too.
     #[must_use]
     pub fn without(mut self, closed: impl Fn(&Document) -> bool) -> Self {
         self.closed = (0..).zip(self.edges).map(|(place, edge)| self.is_closed(place) || closed(edge)).collect();
@@ -241,7 +241,7 @@ impl<'s> Graph<'s> {
             }
             for turn in 1..path.len() {
                 let Some(root) = path.get(..turn) else { break };
-                // The next vertices of known paths with the same root.
+                // Collects the next vertices of known paths with the same root.
                 let known = found.iter().chain([&path]).filter(|known| known.starts_with(root));
                 let taken: BTreeSet<usize> = known.filter_map(|known| known.get(turn).copied()).collect();
                 candidates.extend(self.first_beyond(root, end, &taken).map(|path| (path.len(), path)));
@@ -265,7 +265,7 @@ impl<'s> Graph<'s> {
         let next = |at: usize| self.links(at, self.direction).map(|link| link.to).filter(|to| !root.contains(to));
         while at != end {
             let open = next(at).filter(|to| path.len() > root.len() || !taken.contains(to));
-            // The nearest vertex, and among equals the first.
+            // Takes the nearest vertex, and among equals the first.
             at = open.filter_map(|to| Some((left(to)?, to))).min()?.1;
             path.push(at);
         }

@@ -119,7 +119,7 @@ impl Colouring {
     fn deal(&self, items: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let sides = [self.partners(items, &self.senders), self.partners(items, &self.receivers)];
         let mut dealt = vec![None; items.len()];
-        // Paths first, each from one of its ends; what remains are cycles.
+        // Paths come first, and each is begun at one of its ends. The items that remain form cycles.
         let ends = (0..items.len()).filter(|item| sides.iter().any(|side| side[*item] == NOBODY));
         for start in ends.chain(0..items.len()) {
             let mut side = usize::from(sides[0][start] == NOBODY);

@@ -39,7 +39,7 @@ struct Symmetric<'m, 'p> {
     spine_of: Vec<usize>,
 }
 
-/// Where spine numbers are guaranteed to be distributed evenly.
+/// The level at which an even distribution of spine numbers is guaranteed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Even {
     /// At each pod and leaf for traffic that crosses the border of the pod; separately, at each leaf for traffic inside
@@ -53,7 +53,7 @@ pub(crate) enum Even {
 pub(crate) fn place(paths: &CommodityPaths, part: &Part, even: Even) -> Option<Vec<Spread>> {
     let symmetric = Symmetric::recognise(paths, part, even)?;
     let mut spreads = vec![Spread::new(); part.commodities.len()];
-    // Flows of different demands are placed one class after the other.
+    // Flows are placed in classes of equal demand, one class after the other.
     let mut classes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (position, commodity) in part.commodities.iter().enumerate() {
         classes.entry(paths.commodity(*commodity).demand).or_default().push(position);

@@ -12,7 +12,7 @@ pub struct NodeId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(u32);
 
-/// An id that is a position in a table.
+/// An id, which is a position in a table.
 pub trait Id: Copy {
     /// Returns the id of a position.
     fn at(position: usize) -> Self;

@@ -2,7 +2,7 @@
 //! takes much longer.
 //!
 //! ```text
-//! changed routes ─► Part: these, and whatever route their first hops or those of the file may follow
+//! changed routes ─► Needed: these, and whatever route their first hops or those of the file may follow
 //!                     └─► plan_with, as ever ─► what it says of the changed prefixes: PlanChange ─► Plan::amend
 //! ```
 //!
@@ -28,15 +28,15 @@ use super::lookups::Lookups;
 use super::ports::{self, Ports};
 use super::{Context, Plan, plan_with};
 use crate::Environment;
-use srv6d_config::{Config, Findings, OneHop, SegmentRoute, Sid, Spanned};
+use srv6d_config::{Config, Findings, OneHop, PathKeys, Sid, Spanned};
 use srv6d_offer::Offer;
 
-/// Largest number of routes in a part. With more, a whole plan is as fast.
+/// Largest number of routes that are planned. With more, a whole plan is as fast.
 const MOST: usize = 4096;
 
 /// The inputs of an amended plan, as for [`plan_with`].
 #[derive(Clone, Copy)]
-pub struct Sources<'a> {
+pub struct PlanInputs<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// The offers of sources.
@@ -55,15 +55,19 @@ pub struct PlanChange {
 
 /// Plans the changed routes of these prefixes. Returns `None` if a whole plan is needed. `next_hops` are those of the
 /// tables in force.
-pub fn amended(
-    sources: Sources<'_>,
+pub fn plan_change(
+    inputs: PlanInputs<'_>,
     plan: &Plan,
     keys: &BTreeSet<RouteKey>,
     next_hops: &[IpAddr],
 ) -> Option<PlanChange> {
-    let Sources { config, offers, environment } = sources;
+    let PlanInputs { config, offers, environment } = inputs;
     let rules = ports::rules(config, environment);
-    if config.kernel.is_none() || config.fpm.is_some() || !plan.amendable || !rules.are_plain(&environment.routes) {
+    if config.kernel.is_none()
+        || config.fpm.is_some()
+        || !plan.amendable
+        || !rules.lead_to_main_only(&environment.routes)
+    {
         return None;
     }
     let keys: BTreeSet<RouteKey> = keys.iter().filter(|key| follows(config, key.table)).copied().collect();
@@ -74,17 +78,17 @@ pub fn amended(
     let overlaps =
         |key: &RouteKey| connected.iter().any(|of| of.prefix.contains(&key.prefix) || key.prefix.contains(&of.prefix));
     if keys.iter().any(|key| others_follow(key) || means_more(plan, key) || overlaps(key))
-        || !stand_alone(&keys, sources)
+        || !stand_alone(&keys, inputs)
     {
         return None;
     }
-    let routes = Arc::new(Part::of(sources, &keys)?);
-    let part = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
-    if !part.amendable || part.warnings != plan.warnings || part.desired.ports != plan.desired.ports {
+    let routes = Arc::new(Needed::routes(inputs, &keys)?);
+    let planned = plan_with(config, &Environment { routes, ..environment.clone() }, offers).ok()?;
+    if !planned.amendable || planned.warnings != plan.warnings || planned.desired.ports != plan.desired.ports {
         return None;
     }
     let is_used = |key: &RouteKey| environment.routes.used_for(key).is_some();
-    PlanChange::of(part, keys, is_used)
+    PlanChange::of(planned, keys, is_used)
 }
 
 /// Returns the changed neighbours of a plan whose file has not changed. Returns `None` if the change is on the port
@@ -168,8 +172,8 @@ const fn is_sid(route: &KernelRoute) -> bool {
     matches!(route.action, KernelAction::Sid(_))
 }
 
-/// Returns true if other entries may depend on the route. First hops are looked up in the main table, and those of
-/// followed routes in their own table before. SIDs belong to the node, whatever table their routes are in.
+/// Returns true if other entries may depend on the route. First hops are looked up in the main table. First hops of followed
+/// routes are looked up in the table of the route before. SIDs belong to the node, whatever table their routes are in.
 fn leads(environment: &Environment, plan: &Plan, key: &RouteKey) -> bool {
     key.table == TableId::MAIN
         || plan.desired.steers.iter().any(|steer| steer.table == key.table)
@@ -187,7 +191,7 @@ fn means_more(plan: &Plan, key: &RouteKey) -> bool {
 
 /// Returns true if no two of the followed tables have the prefix, because the claims of a port are those of all its
 /// tables.
-fn stand_alone(keys: &BTreeSet<RouteKey>, Sources { config, environment, .. }: Sources<'_>) -> bool {
+fn stand_alone(keys: &BTreeSet<RouteKey>, PlanInputs { config, environment, .. }: PlanInputs<'_>) -> bool {
     let mut prefixes = HashSet::new();
     let tables = environment.routes.tables();
     let elsewhere: Vec<TableId> = tables.into_iter().filter(|table| follows(config, *table)).collect();
@@ -200,40 +204,40 @@ fn stand_alone(keys: &BTreeSet<RouteKey>, Sources { config, environment, .. }: S
 
 /// The routes without which the changed ones cannot be planned.
 #[derive(Default)]
-struct Part {
+struct Needed {
     keys: BTreeSet<RouteKey>,
     seen: HashSet<(TableId, IpAddr)>,
     /// Addresses that something is sent to, and the table they are looked up in.
     open: Vec<(TableId, IpAddr)>,
 }
 
-impl Part {
+impl Needed {
     /// Collects the routes. Returns `None` if there are too many.
-    fn of(sources: Sources<'_>, changed: &BTreeSet<RouteKey>) -> Option<Routes> {
-        let Sources { config, offers, environment } = sources;
+    fn routes(inputs: PlanInputs<'_>, changed: &BTreeSet<RouteKey>) -> Option<Routes> {
+        let PlanInputs { config, offers, environment } = inputs;
         let routes = &*environment.routes;
         let aside: Vec<TableId> =
             routes.tables().into_iter().filter(|table| follows(config, *table) && *table != TableId::MAIN).collect();
         let open = written_hops(config).chain(offered_hops(offers)).map(|hop| (TableId::MAIN, hop)).collect();
-        let mut part = Self { open, ..Self::default() };
+        let mut needed = Self { open, ..Self::default() };
         for route in changed.iter().filter_map(|key| routes.used_for(key)) {
-            part.take(route);
+            needed.add(route);
         }
-        while let Some((table, address)) = part.open.pop() {
-            if part.seen.insert((table, address)) {
-                routes.around(table, address).for_each(|route| part.take(route));
+        while let Some((table, address)) = needed.open.pop() {
+            if needed.seen.insert((table, address)) {
+                routes.around(table, address).for_each(|route| needed.add(route));
                 // SIDs belong to the main table, whatever table their routes are in.
                 let others = aside.iter().flat_map(|table| routes.around(*table, address));
-                others.filter(|route| is_sid(route)).for_each(|route| part.take(route));
+                others.filter(|route| is_sid(route)).for_each(|route| needed.add(route));
             }
-            if part.keys.len() > MOST {
+            if needed.keys.len() > MOST {
                 return None;
             }
         }
-        Some(routes.only(&part.keys))
+        Some(routes.only(&needed.keys))
     }
 
-    fn take(&mut self, route: &KernelRoute) {
+    fn add(&mut self, route: &KernelRoute) {
         let is_new = self.keys.insert(RouteKey { table: route.table, prefix: route.prefix });
         let KernelAction::Via(hops) = &route.action else { return };
         let first = hops.iter().filter_map(|hop| hop.encap.as_ref()?.segments.first().copied().map(IpAddr::V6));
@@ -249,7 +253,7 @@ fn written_hops(config: &Config) -> impl Iterator<Item = IpAddr> {
         let steer = steer.get_ref();
         std::iter::once(&steer.path).chain(steer.paths.iter().map(|path| &path.get_ref().path))
     });
-    let of_path = |path: &SegmentRoute| {
+    let of_path = |path: &PathKeys| {
         let first = path.segments.first().map(|segment| IpAddr::V6(*segment.get_ref()));
         let several = path.nexthops.iter().filter_map(|hop| via(&hop.get_ref().hop));
         first.into_iter().chain(via(&path.hop)).chain(several).collect::<Vec<_>>()
@@ -276,8 +280,8 @@ fn offered_hops(offers: &[Offer]) -> impl Iterator<Item = IpAddr> {
 impl PlanChange {
     /// Takes the changes from a plan with the changed routes. Returns `None` if one of the prefixes has another
     /// meaning, too.
-    fn of(part: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
-        let Plan { desired, unfollowed, .. } = part;
+    fn of(planned: Plan, keys: BTreeSet<RouteKey>, is_used: impl Fn(&RouteKey) -> bool) -> Option<Self> {
+        let Plan { desired, unfollowed, .. } = planned;
         let mut meanings: BTreeMap<IpNet, usize> = BTreeMap::new();
         let all = desired.routes.iter().map(|route| route.prefix);
         let all = all.chain(desired.steers.iter().map(|steer| steer.prefix));
@@ -332,9 +336,10 @@ impl Plan {
         (diff(&before, &after), changes)
     }
 
-    /// Applies the changed prefixes. Returns the changes, for people and for the tables.
-    pub fn amend(&mut self, amended: PlanChange) -> (Diff, Amendment) {
-        let PlanChange { keys, mut changes, unfollowed } = amended;
+    /// Applies the changed prefixes. Returns the changes, for people and for the tables, whose own copy of the desired
+    /// state is amended by them next.
+    pub fn amend(&mut self, change: PlanChange) -> (Diff, Amendment) {
+        let PlanChange { keys, mut changes, unfollowed } = change;
         let is_changed = |route: &Unfollowed| keys.contains(&RouteKey { table: route.table, prefix: route.prefix });
         // This copies the list only while an answer is made of it.
         let left = Arc::make_mut(&mut self.unfollowed);

@@ -22,11 +22,11 @@ use super::weights;
 const MOST: usize = 1000;
 const DEFAULT_LOW: u16 = 200;
 const DEFAULT_HIGH: u16 = 900;
-/// Moves within a flowlet, if only `reactive = {}` is written: by two bands, one packet of a hundred.
+/// Default of `delta` of `reactive`: the best member has to be better by two bands.
 const DEFAULT_DELTA: u8 = 2;
 const DEFAULT_PROBABILITY: f64 = 0.01;
 
-/// Returns how groups choose.
+/// Returns the policies, and which groups choose by which policy.
 pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulation>, found: &mut Findings) -> Balance {
     let settings = Balancing { rates: rates(config, emulated), ..Balancing::default() };
     let mut balance = Balance { settings, capacities: weights::written(config, found), ..Balance::default() };
@@ -52,7 +52,7 @@ pub(super) fn plan(config: &config::Config, emulated: &BTreeMap<PortId, Emulatio
     balance
 }
 
-/// Notes how the groups of an entry choose. `own` is the policy that it names.
+/// Records how the groups of an entry choose. `own` is the policy that the entry names.
 fn place(
     balance: &mut Balance,
     entry: Entry<'_>,
@@ -87,7 +87,7 @@ struct Entry<'c> {
     header: &'static str,
     policy: &'c Optional<String>,
     via_nodes: &'c [Spanned<NodeId>],
-    /// Names of its paths.
+    /// Names of the entry's paths.
     paths: Vec<String>,
 }
 
@@ -160,7 +160,7 @@ fn policies<'c>(
     policies
 }
 
-/// Returns what a policy looks at, and `None` if it looks at no state.
+/// Returns the mode of a policy, or `None` if the policy looks at no state.
 fn mode(table: &config::Balance, found: &mut Findings) -> Option<PolicyMode> {
     match table.mode.get_ref() {
         BalanceMode::Flowlet => {
@@ -280,7 +280,7 @@ fn parts(probability: f64) -> u32 {
     (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)).round() as u32
 }
 
-/// Sets what all policies share. It may be written in one of them, or in several that agree.
+/// Sets the values that all policies share. One policy may give such a value, or several that agree.
 fn share(config: &config::Config, settings: &mut Balancing, found: &mut Findings) {
     let balances = || config.balances.iter().map(Spanned::get_ref);
     let sample = agreed(balances().filter_map(|table| table.sample.as_ref()), "sample", found);
@@ -305,14 +305,14 @@ fn agreed<'c, T: PartialEq + 'c>(
     Some(first)
 }
 
-/// Returns the rates of ports that say one. Those of emulated ports count where they are emulated.
+/// Returns the rates of ports whose configuration gives one. Emulated ports have theirs elsewhere.
 fn rates(config: &config::Config, emulated: &BTreeMap<PortId, Emulation>) -> BTreeMap<PortId, u64> {
     let ports = (0..).map(PortId).zip(&config.ports);
     let written = ports.filter_map(|(port, written)| Some((port, written.get_ref().speed.as_ref()?.get_ref().0)));
     written.filter(|(port, _)| !emulated.contains_key(port)).collect()
 }
 
-/// Warns of ports whose load cannot be told.
+/// Warns about ports whose load cannot be known.
 fn warn_about_rates(config: &config::Config, settings: &Balancing, found: &mut Findings) {
     if !settings.needs_samples() {
         return;

@@ -12,7 +12,7 @@ use super::node::or;
 const CHUNK: u32 = 3840;
 /// Most bytes of headers around a layer-3 packet: Ethernet with one tag, and outer headers that are removed here.
 const HEADERS: u32 = 18 + 256;
-/// MTU by which a configuration is judged. Devices may have another one, now or later.
+/// MTU that the checks of a configuration assume. Devices may have another one, now or later.
 const USUAL_MTU: u32 = 1500;
 /// Bytes that a packet takes on the wire besides its layer-3 part: Ethernet header, preamble, FCS and gap.
 const WIRE: u64 = 38;

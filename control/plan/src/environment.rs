@@ -15,7 +15,7 @@ use srv6d_srv6::carrier::SegmentList;
 pub struct Environment {
     /// Host name when it was first read. A later one would move flows.
     pub host_name: String,
-    /// Network devices, those of VLANs and the loopback included.
+    /// Network devices, including those of VLANs and the loopback.
     pub devices: Vec<Device>,
     /// Resolved entries of the kernel's neighbour tables.
     pub neighbors: Vec<KernelNeighbor>,
@@ -35,7 +35,7 @@ pub struct Environment {
     pub faced_routers: BTreeSet<String>,
     /// Routes that FRR announces over FPM, one for each prefix of a table.
     pub announced: Arc<Vec<KernelRoute>>,
-    /// What was measured of the ports' loads, and heard of the links behind neighbours.
+    /// Measurements of the loads of ports, and reports about the links behind neighbours.
     pub links: Arc<Links>,
 }
 
@@ -72,9 +72,9 @@ pub struct KernelNeighbor {
 pub struct HostVeth {
     /// Name of the end that srv6d's sockets are bound to.
     pub device: String,
-    /// Address of that end.
+    /// MAC address of the packet end.
     pub packet_mac: Mac,
-    /// Address of the kernel's end, to which local deliveries go.
+    /// MAC address of the kernel's end, to which local deliveries go.
     pub kernel_mac: Mac,
     /// Largest layer-3 packet, in bytes.
     pub mtu: u32,

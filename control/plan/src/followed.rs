@@ -110,7 +110,7 @@ impl Followed {
     }
 
     fn sid(&mut self, sid: LocalSid, owners: &mut Owners) -> Result<(), String> {
-        match owners.claim_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid) {
+        match owners.record_followed((TableId::MAIN, IpNet::V6(sid.prefix)), Owner::Sid) {
             Ok(()) => self.sids.push(sid),
             // The table is followed, and rules lead to it as well. SIDs belong to the node, whatever table their
             // routes are in.
@@ -122,7 +122,7 @@ impl Followed {
 
     fn route(&mut self, route: Route, owners: &mut Owners) -> Result<(), String> {
         let hops = if let RouteAction::Via(hops) = &route.action { hops.clone() } else { Vec::new() };
-        owners.claim_followed((route.table, route.prefix), Owner::Route(hops)).map_err(taken)?;
+        owners.record_followed((route.table, route.prefix), Owner::Route(hops)).map_err(taken)?;
         self.routes.push(route);
         Ok(())
     }
@@ -193,7 +193,7 @@ fn port_numbers(context: &Context<'_>) -> HashMap<u32, PortId> {
     ports.filter_map(|(index, port)| Some((port.layer3?.ifindex, super::ports::port_id(index)?))).collect()
 }
 
-/// What a followed route becomes in srv6d.
+/// The entry that a followed route becomes in srv6d.
 enum FollowedAs {
     Sid(LocalSid),
     Route(RouteAction),

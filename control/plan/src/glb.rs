@@ -18,7 +18,7 @@ const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x114);
 const UDP_PORT: u16 = 47149;
 const PERIOD: Duration = Duration::from_millis(20);
 const MIN_GAP: Duration = Duration::from_millis(1);
-/// A period is sent in whole milliseconds.
+/// Shortest period, because heartbeats give it in whole milliseconds.
 const LEAST_PERIOD: Duration = Duration::from_millis(1);
 const LEAST_MIN_GAP: Duration = Duration::from_micros(100);
 /// Largest number of ports in one heartbeat.
@@ -37,11 +37,12 @@ pub struct Glb {
     pub udp_port: u16,
     /// Longest time between two heartbeats.
     pub period: Duration,
-    /// Shortest time between two heartbeats, and time between two looks at the ports.
+    /// Shortest time between two heartbeats, which is also the interval of looking at the ports.
     pub min_gap: Duration,
     /// Number of the key and the file with its secret.
     pub key: Option<(u32, PathBuf)>,
-    /// Ports of whole devices on which heartbeats may arrive. Those without a node refuse them.
+    /// Ports of whole devices on which heartbeats may arrive, each with the node that may send them. A port without a
+    /// node refuses all heartbeats.
     pub ports: Vec<(PortId, Option<NodeId>)>,
 }
 

@@ -36,7 +36,7 @@ use srv6d_srv6::desired::{Desired, HostPort, TableId};
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
 use srv6d_offer::{Offer, OfferOutcome};
 
-pub use amend::{FirstHopCounts, PlanChange, Sources, amended, neighbors};
+pub use amend::{FirstHopCounts, PlanChange, PlanInputs, neighbors, plan_change};
 pub use diff::{Change, Diff, diff};
 pub use environment::{Device, Environment, HostVeth, KernelNeighbor};
 pub use followed::whole_function;
@@ -83,7 +83,7 @@ pub struct Plan {
     /// Whether followed routes can be amended one by one: rules lead to `main` only, and nothing is pending or
     /// refused, because it might wait for any route.
     pub amendable: bool,
-    /// First hops of paths. A route to one of these is not amended alone.
+    /// First hops of paths. A route to a first hop is not amended alone.
     pub first_hops: FirstHopCounts,
     /// The reason for the role of each port.
     pub roles: Vec<RoleReason>,
@@ -180,16 +180,16 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let host_prefixes = sids::host_prefixes(config, found);
     let mut sids = sids::sids(&context, &blocks, &mut owners, found);
     let mut routes = routes::routes(&context, &mut owners, found);
-    let claimed = steers::claim(&context, &mut owners, found);
+    let owns = steers::record_owners(&context, &mut owners, found);
     routes.extend(routes::connected(&context, &mut owners));
     let followed = followed::follow(&context, &mut owners);
     sids.extend(followed.sids);
     routes.extend(followed.routes);
     let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
     let reserved = offered::Reserved::of(&context, &blocks, &host_prefixes);
-    let entries = offered::claim(&context, &offers, &reserved, &mut owners);
+    let entries = offered::record_owners(&context, &offers, &reserved, &mut owners);
     let mut names = steers::Names::new();
-    let mut steers = steers::steers(&context, &claimed, &owners, &mut names, found);
+    let mut steers = steers::steers(&context, &owns, &owners, &mut names, found);
     let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &owners, &mut names);
     steers.extend(more);
     let neighbors = ports::neighbors(&context, found);
@@ -202,10 +202,11 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     // Followed routes that are in force are listed with their steered prefixes.
     offered.retain(|outcome| !followed::is_in_force(outcome));
 
-    let rules_are_plain = context.rules.are_plain(&environment.routes);
+    let rules_lead_to_main_only = context.rules.lead_to_main_only(&environment.routes);
     let devices = context.ports.devices();
     // The tc program forwards for the port of local applications.
-    let by_tc = context.ports.host.filter(|_| node::host(&config.host).engine == HostEngine::Tc);
+    let engine = node::host(&config.host).engine;
+    let by_tc = context.ports.host.filter(|_| engine != HostEngine::Worker);
     let emulated = emulated::ports(config, &context.ports.desired, &workers, found);
     let mut desired = Desired {
         host: (context.ports.host.zip(environment.host.as_ref()))
@@ -229,12 +230,13 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let glb = glb::plan(config, &mut desired.balance.settings, found);
     desired.balance.links = Arc::clone(&environment.links);
     desired.offload.extend(by_tc);
+    desired.auto_offload.extend(by_tc.filter(|_| engine == HostEngine::Auto));
     weights::weigh(config, &mut desired, found);
     let role_reasons = roles::decide(config, &environment.faced_routers, &mut desired);
     roles::report(config, &desired, &role_reasons, found);
     let Accepted { warnings, pending, notes } = findings.finish()?;
     let first_hops = FirstHopCounts::of(&desired.steers);
-    let amendable = !waits && pending.is_empty() && rules_are_plain;
+    let amendable = !waits && pending.is_empty() && rules_lead_to_main_only;
     let (host, api) = (node::host(&config.host), node::api(&config.api));
     Ok(Plan {
         name,

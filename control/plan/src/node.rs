@@ -144,7 +144,7 @@ pub(super) fn host(host: &config::Host) -> Host {
     Host {
         interface: or(&host.interface, "srv6d0".to_owned()),
         steer_local: or(&host.steer_local, true),
-        engine: or(&host.engine, HostEngine::Worker),
+        engine: or(&host.engine, HostEngine::Auto),
     }
 }
 

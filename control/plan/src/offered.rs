@@ -13,9 +13,7 @@ use super::environment::is_link_local;
 use super::followed::is_followed;
 use super::owners::{Owner, Owners};
 use super::steers::{Names, refuse_link_scope, resolve};
-use srv6d_config::{
-    self as config, Accepted, Diagnostic, Findings, OneHop, SegmentRoute, Spanned, SteerMode, SteerPath,
-};
+use srv6d_config::{self as config, Accepted, Diagnostic, Findings, OneHop, PathKeys, Spanned, SteerMode, SteerPath};
 use srv6d_offer::{Offer, OfferOutcome, OfferedPath, OfferedSteer, OutcomeState};
 
 /// One offered prefix, as if it were the only entry of a file.
@@ -30,14 +28,14 @@ pub(super) struct Entry<'o> {
 
 /// Records the owners of all offered prefixes before any path is resolved, because a path may run into another
 /// policy.
-pub(super) fn claim<'o>(
+pub(super) fn record_owners<'o>(
     context: &Context<'_>,
     offers: &[&'o Offer],
     reserved: &Reserved<'_>,
     owners: &mut Owners,
 ) -> Vec<Entry<'o>> {
     let first_hops = FirstHops::of(context, offers, owners);
-    let mut claim = |source: &'o str, steer: &'o OfferedSteer| {
+    let mut entry_of = |source: &'o str, steer: &'o OfferedSteer| {
         // Findings need the text of the file, to quote lines of it.
         let mut found = Findings::new(context.config.source.clone());
         let written = nowhere(written(steer));
@@ -47,7 +45,7 @@ pub(super) fn claim<'o>(
             .refuses(source, key, owners)
             .or_else(|| first_hops.captured(key, steer.is_in_force))
             .or_else(|| {
-                owners.claim(key, Owner::Offered(source.to_owned()), 0..0, &mut found);
+                owners.record(key, Owner::Offered(source.to_owned()), 0..0, &mut found);
                 found.finish().err().map(|errors| sentence(&errors.0))
             });
         Entry { source, steer, written, refused, kept: None }
@@ -55,9 +53,9 @@ pub(super) fn claim<'o>(
     let steers = offers.iter().flat_map(|offer| offer.steers.iter().map(|steer| (offer.source.as_str(), steer)));
     let mut numbered: Vec<(usize, (&'o str, &'o OfferedSteer))> = steers.enumerate().collect();
     numbered.sort_by_key(|(_, (source, steer))| turn(source, steer));
-    let claimed = numbered.into_iter().map(|(number, (source, steer))| (number, claim(source, steer)));
-    let claimed: BTreeMap<usize, Entry<'o>> = claimed.collect();
-    let mut entries: Vec<Entry<'o>> = claimed.into_values().collect();
+    let by_number = numbered.into_iter().map(|(number, (source, steer))| (number, entry_of(source, steer)));
+    let by_number: BTreeMap<usize, Entry<'o>> = by_number.collect();
+    let mut entries: Vec<Entry<'o>> = by_number.into_values().collect();
     // A peer whose new prefix cannot be in force keeps the one that is.
     let family = |steer: &OfferedSteer| matches!(steer.prefix, IpNet::V6(_));
     let mut refused: HashMap<(&str, &str, bool), String> = HashMap::new();
@@ -69,7 +67,7 @@ pub(super) fn claim<'o>(
     let gone = offers.iter().flat_map(|offer| offer.gone.iter().map(|steer| (offer.source.as_str(), steer)));
     let kept = gone.filter_map(|(source, steer)| {
         let why = refused.get(&(source, steer.peer.as_str(), family(steer)))?;
-        let entry = claim(source, steer);
+        let entry = entry_of(source, steer);
         entry.refused.is_none().then(|| Entry { kept: Some(why.clone()), ..entry })
     });
     let kept: Vec<Entry<'o>> = kept.collect();
@@ -205,7 +203,7 @@ impl FirstHops {
     }
 }
 
-/// Resolves the claimed prefixes. Also returns true if a prefix, or one of its paths, is pending or refused.
+/// Resolves the offered prefixes. Also returns true if a prefix, or one of its paths, is pending or refused.
 pub(super) fn steers(
     context: &Context<'_>,
     entries: Vec<Entry<'_>>,
@@ -329,7 +327,7 @@ fn written(steer: &OfferedSteer) -> config::Steer {
         table: Some(nowhere(TableId(steer.table))),
         mode: Some(nowhere(if steer.full_srh { SteerMode::Encap } else { SteerMode::EncapRed })),
         source: steer.source.map(nowhere),
-        path: SegmentRoute::default(),
+        path: PathKeys::default(),
         balance: None,
         via_nodes: Vec::new(),
         paths: steer.paths.iter().map(|path| nowhere(written_path(steer, path))).collect(),
@@ -341,7 +339,7 @@ fn written_path(steer: &OfferedSteer, path: &OfferedPath) -> SteerPath {
         name: Some(nowhere(path.name.clone())),
         weight: Some(nowhere(path.weight)),
         capacity: None,
-        path: SegmentRoute {
+        path: PathKeys {
             segments: path.segments.iter().copied().map(nowhere).collect(),
             hop: OneHop { via: steer.via.map(nowhere), port: steer.port.clone().map(nowhere) },
             nexthops: Vec::new(),

@@ -44,13 +44,13 @@ impl Owner {
 #[derive(Default)]
 pub(super) struct Owners {
     entries: HashMap<(TableId, IpNet), (Owner, Range<usize>)>,
-    /// Lengths of the main table's prefixes, IPv4 and IPv6. A look-up tries only these.
+    /// Lengths of the main table's prefixes, IPv4 and IPv6. A look-up tries only these lengths.
     lengths: [BTreeSet<u8>; 2],
 }
 
 impl Owners {
     /// Records the owner of a prefix. Reports an error if it has one already.
-    pub(super) fn claim(
+    pub(super) fn record(
         &mut self,
         (table, prefix): (TableId, IpNet),
         owner: Owner,
@@ -80,12 +80,12 @@ impl Owners {
     }
 
     /// Records a connected prefix, unless the configuration has an entry for it.
-    pub(super) fn claim_connected(&mut self, key: (TableId, IpNet), hops: Vec<Hop>) -> bool {
-        self.claim_followed(key, Owner::Route(hops)).is_ok()
+    pub(super) fn record_connected(&mut self, key: (TableId, IpNet), hops: Vec<Hop>) -> bool {
+        self.record_followed(key, Owner::Route(hops)).is_ok()
     }
 
     /// Records a prefix of the kernel. If it has an owner already, returns the name of that kind of owner.
-    pub(super) fn claim_followed(&mut self, key: (TableId, IpNet), owner: Owner) -> Result<(), &'static str> {
+    pub(super) fn record_followed(&mut self, key: (TableId, IpNet), owner: Owner) -> Result<(), &'static str> {
         if let Some(taken) = self.written(key) {
             return Err(taken);
         }

@@ -24,7 +24,7 @@ const LOOPBACK: &str = "lo";
 pub(super) struct Ports<'a> {
     /// The tables of the configuration.
     pub(super) written: Vec<WrittenPort<'a>>,
-    /// The same ports as the packet path needs them, followed by the veth of srv6d.
+    /// The ports as the packet path needs them, in the same order, followed by the veth of srv6d.
     pub(super) desired: Vec<desired::Port>,
     /// The veth of srv6d.
     pub(super) host: Option<PortId>,
@@ -394,7 +394,7 @@ pub(super) fn offload(config: &Config) -> BTreeSet<PortId> {
     with_offload(config, |offload| offload != PortOffload::Off)
 }
 
-/// Returns those of them that leave the choice to srv6d.
+/// Returns the ports with offload that leave the choice to srv6d (`auto`).
 pub(super) fn auto_offload(config: &Config) -> BTreeSet<PortId> {
     with_offload(config, |offload| offload == PortOffload::Auto)
 }

@@ -28,7 +28,7 @@ pub enum RoleReason {
         /// Whether the entry is a learned route, which may come and go, and not one of the file.
         is_learned: bool,
     },
-    /// A learned route did so earlier, since the daemon was started.
+    /// No entry leads there now, but a learned route did at some time since the daemon was started.
     FacedRouter,
     /// Nothing shows that a router of the domain is there.
     FacesNone,

@@ -20,7 +20,7 @@ pub(super) fn routes(context: &Context<'_>, owners: &mut Owners, found: &mut Fin
             Some(_) => Owner::Route(Vec::new()),
             None => Owner::WaitingRoute,
         };
-        if owners.claim(key, owner, table.prefix.span(), found) {
+        if owners.record(key, owner, table.prefix.span(), found) {
             routes.extend(action.map(|action| Route { table: key.0, prefix: key.1, action }));
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn connected(context: &Context<'_>, owners: &mut Owners) -> Vec<Route
     let mut routes = Vec::new();
     for connected in context.ports.connected.iter().filter(|connected| !context.follows(connected.table)) {
         let hops = vec![Hop { port: connected.port, via: None, weight: 1 }];
-        if owners.claim_connected((connected.table, connected.prefix), hops.clone()) {
+        if owners.record_connected((connected.table, connected.prefix), hops.clone()) {
             let (table, prefix) = (connected.table, connected.prefix);
             routes.push(Route { table, prefix, action: RouteAction::Via(hops) });
         }

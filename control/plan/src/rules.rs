@@ -103,7 +103,7 @@ impl Rules {
     }
 
     /// Returns true if every packet is looked up in `main` only.
-    pub(super) fn are_plain(&self, routes: &Routes) -> bool {
+    pub(super) fn lead_to_main_only(&self, routes: &Routes) -> bool {
         self.port_tables.is_empty()
             && self.unfollowed.is_empty()
             && self.common.iter().all(|steps| is_plain(steps, routes))

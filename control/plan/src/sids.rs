@@ -81,11 +81,11 @@ pub(super) fn sids(
     for written in &context.config.sids {
         let sid = written.get_ref();
         let prefix = *sid.sid.get_ref();
-        let claimed = owners.claim((TableId::MAIN, IpNet::V6(prefix)), Owner::Sid, sid.sid.span(), found);
+        let owns = owners.record((TableId::MAIN, IpNet::V6(prefix)), Owner::Sid, sid.sid.span(), found);
         check_keys(written, found);
         check_block(sid, &by_prefix, found);
         let Some(behavior) = behavior(context, written, found) else { continue };
-        if claimed {
+        if owns {
             sids.push(LocalSid { prefix, behavior, flavors: flavors(sid) });
         }
     }

@@ -14,7 +14,7 @@ use super::environment::is_link_local;
 use super::hops::{HopFamily, HopRule};
 use super::node::{or, outer_source};
 use super::owners::{Owner, Owners};
-use srv6d_config::{self as config, Findings, SegmentRoute, SteerMode};
+use srv6d_config::{self as config, Findings, PathKeys, SteerMode};
 
 /// Smallest MTU of an IPv6 link (RFC 8200 section 5), which every inner packet may rely on.
 const IPV6_MIN_MTU: u32 = 1280;
@@ -24,15 +24,15 @@ const SOURCE_FIX: &str = "add `source = ...` under [node], or here: a global add
 
 /// Records the owners of all steered prefixes before any path is resolved, because a path may run into another
 /// policy. Returns, for each `[[steer]]`, whether it owns its prefix.
-pub(super) fn claim(context: &Context<'_>, owners: &mut Owners, found: &mut Findings) -> Vec<bool> {
-    let mut claimed = Vec::new();
+pub(super) fn record_owners(context: &Context<'_>, owners: &mut Owners, found: &mut Findings) -> Vec<bool> {
+    let mut owns = Vec::new();
     for written in &context.config.steers {
         let table = written.get_ref();
         refuse_link_scope(&table.prefix, found);
         let key = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
-        claimed.push(owners.claim(key, Owner::Steer, table.prefix.span(), found));
+        owns.push(owners.record(key, Owner::Steer, table.prefix.span(), found));
     }
-    claimed
+    owns
 }
 
 pub(super) fn refuse_link_scope(prefix: &Spanned<IpNet>, found: &mut Findings) {
@@ -68,14 +68,14 @@ pub(super) type Names = BTreeMap<String, String>;
 
 pub(super) fn steers(
     context: &Context<'_>,
-    claimed: &[bool],
+    owns: &[bool],
     owners: &Owners,
     names: &mut Names,
     found: &mut Findings,
 ) -> Vec<Steer> {
     let mut steers = Vec::new();
-    for (written, claimed) in context.config.steers.iter().zip(claimed) {
-        steers.extend(resolve(context, written, owners, names, false, found).filter(|_| *claimed));
+    for (written, owns) in context.config.steers.iter().zip(owns) {
+        steers.extend(resolve(context, written, owners, names, false, found).filter(|_| *owns));
     }
     steers
 }
@@ -112,7 +112,7 @@ pub(super) fn resolve(
 struct WrittenPath<'a> {
     name: String,
     weight: u16,
-    route: &'a SegmentRoute,
+    route: &'a PathKeys,
     span: Range<usize>,
 }
 
@@ -202,7 +202,7 @@ impl Resolve<'_> {
         Some(Path { name, segments, full_srh, weight, source, via })
     }
 
-    fn segments(&self, route: &SegmentRoute, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
+    fn segments(&self, route: &PathKeys, span: &Range<usize>, found: &mut Findings) -> Option<SegmentList> {
         let addresses: Vec<Ipv6Addr> = route.segments.iter().map(|segment| *segment.get_ref()).collect();
         let blocks = self.context.lookups.carrier_blocks(self.context.config, &addresses);
         let refusal = match SegmentList::new(addresses, &blocks) {

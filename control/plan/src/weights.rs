@@ -6,10 +6,10 @@
 //! path: `capacity` ──────────────────────────────────────────────────► the narrower one: weight of the path ◄┘
 //! ```
 //!
-//! Where `capacity` of a next hop is not written, and `via_nodes` is, heartbeats say what the links behind it can carry. With
-//! metric "available", what links carry already is taken off.
+//! If a next hop has `via_nodes` and no `capacity`, heartbeats give the capacities of the links behind it. With metric
+//! "available", the load of a link is subtracted from its capacity.
 //!
-//! Weights that a route brings along (kernel, FRR, controllers) stay as they are.
+//! Weights that a route already has (from the kernel, FRR or controllers) stay as they are.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -29,19 +29,19 @@ use super::steers::{path_names, steered_name};
 
 type Key = (TableId, IpNet);
 
-/// What the weights of a group are made of.
+/// The source of the weights of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Capacities of links.
+    /// The weights follow from the capacities of links.
     Capacities,
-    /// The route brought them along.
+    /// The route had weights already.
     Route,
-    /// Nothing: they are equal, because a capacity is not known.
+    /// The weights are equal, because a capacity is not known.
     Nothing,
 }
 
 impl WeightsFrom {
-    /// Returns what these weights of members with these capacities are made of.
+    /// Returns the source of these weights, for members with these capacities.
     pub fn of(present: &[u16], capacities: &[Option<BitRate>]) -> Self {
         if weights(capacities).is_some_and(|made| made == present) {
             Self::Capacities
@@ -53,7 +53,7 @@ impl WeightsFrom {
     }
 }
 
-/// Returns bits per second that a next hop can carry, if something is known of its links.
+/// Returns the capacity of a next hop in bit/s, if something is known of its links.
 pub fn capacity_of_hop(desired: &Desired, of: &HopsOf, hop: &Hop, metric: Metric) -> Option<BitRate> {
     let links = own_link(desired, hop.port).into_iter().chain(link_behind(desired, of, hop));
     path_capacity(links.map(|link| link.usable(metric)))
@@ -67,7 +67,7 @@ fn own_link(desired: &Desired, port: PortId) -> Option<Link> {
     Some(Link { capacity, load: known.map_or(0, |link| link.load) })
 }
 
-/// Returns the link behind a next hop: with the capacity that is written, or that heartbeats tell of.
+/// Returns the link behind a next hop, with the configured capacity or else with the one from heartbeats.
 fn link_behind(desired: &Desired, of: &HopsOf, hop: &Hop) -> Option<Link> {
     let written = desired.balance.capacities.behind(of, hop).map(|capacity| (Origin::File, capacity));
     let heard = heard_behind(desired, of, hop.port);
@@ -77,8 +77,8 @@ fn link_behind(desired: &Desired, of: &HopsOf, hop: &Hop) -> Option<Link> {
     Some(Link { capacity, load: heard.map_or(0, |link| link.load) })
 }
 
-/// Returns what heartbeats tell of the links from the neighbour on a port to the nodes behind it: the mean of those that are
-/// known.
+/// Returns the mean of the links from the neighbour on a port to the nodes behind it, as far as heartbeats tell of
+/// them.
 fn heard_behind(desired: &Desired, of: &HopsOf, port: PortId) -> Option<Link> {
     let balance = &desired.balance;
     let device = PortId(desired.ports.get(usize::from(port.0))?.device);
@@ -89,7 +89,7 @@ fn heard_behind(desired: &Desired, of: &HopsOf, port: PortId) -> Option<Link> {
     Some(Link { capacity: mean(|link| link.capacity)?, load: mean(|link| link.load)? })
 }
 
-/// Returns bits per second that a path of a steered prefix can carry, if something is known of its links.
+/// Returns the capacity of a path of a steered prefix in bit/s, if something is known of its links.
 pub fn capacity_of_path(desired: &Desired, path: &Path, metric: Metric) -> Option<BitRate> {
     let of = HopsOf::Path(path.name.clone());
     let all_hops = || path.via.iter().map(|hop| capacity_of_hop(desired, &of, hop, metric)).sum();
@@ -98,7 +98,7 @@ pub fn capacity_of_path(desired: &Desired, path: &Path, metric: Metric) -> Optio
     path_capacity(hops.into_iter().chain(path))
 }
 
-/// Returns the capacities that are written at next hops and paths.
+/// Returns the configured capacities of next hops and paths.
 pub(super) fn written(config: &config::Config, found: &mut Findings) -> Capacities {
     let mut capacities = Capacities::default();
     for route in config.routes.iter().map(Spanned::get_ref) {
@@ -176,7 +176,7 @@ pub(super) fn weigh(config: &config::Config, desired: &mut Desired, found: &mut 
     unknown.extend(weigh_steers(desired));
     let places = places(config);
     for (of, member) in unknown {
-        // Nobody can write a capacity at a member that is not in the file.
+        // Nobody can configure a capacity for a member that is not in the file.
         if let Some((span, entry)) = places.get(&of) {
             let what = format!("nothing says what {member} can carry, so all members have equal weights");
             let fix = "add `capacity = \"100Gbit\"` to it, or `speed` to its [[port]]";
@@ -242,7 +242,7 @@ fn weigh_steers(desired: &mut Desired) -> Unknown {
     unknown
 }
 
-/// Returns what counts as the capacity of a link for the groups of a prefix, if their weights follow from that.
+/// Returns the measure of capacity for the groups of a prefix, if their weights follow from capacities.
 fn metric_of(desired: &Desired, (table, prefix): Key) -> Option<Metric> {
     desired.balance.metric(desired.balance.group_policy(table, prefix))
 }
@@ -264,8 +264,8 @@ fn weigh_paths(desired: &Desired, paths: &mut [Path], metric: Metric) -> Option<
     paths.get(unknown).map(|path| format!("path {:?}", path.name))
 }
 
-/// Sets the weights of a group that follow from capacities. Weights that differ already, and the weight of an only member,
-/// stay. Returns the place of the first member without a capacity if that keeps them from being set.
+/// Sets the weights of a group from the capacities of its members. Weights that differ already, and the weight of an
+/// only member, stay. If a capacity is missing, sets nothing and returns the place of the first member without one.
 fn set(present: Vec<&mut u16>, capacities: &[Option<BitRate>]) -> Option<usize> {
     if present.len() < 2 || !are_equal(&present.iter().map(|weight| **weight).collect::<Vec<_>>()) {
         return None;
@@ -281,7 +281,7 @@ fn are_equal(weights: &[u16]) -> bool {
     weights.windows(2).all(|pair| matches!(pair, [one, other] if one == other))
 }
 
-/// Returns where the entries of the file are.
+/// Returns the places of the entries in the file.
 fn places(config: &config::Config) -> BTreeMap<Key, (Range<usize>, &'static str)> {
     let routes = config.routes.iter().map(|entry| (key_of_route(entry.get_ref()), (entry.span(), "[[route]]")));
     let sids = config.sids.iter().map(|entry| (key_of_sid(entry.get_ref()), (entry.span(), "[[sid]]")));

@@ -244,7 +244,7 @@ mod tests {
         let svg = super::bars(&Chart { title: "t".to_owned(), unit: "u".to_owned(), groups });
         assert!(svg.contains("class=\"hollow\"") && svg.contains("NDR: &gt;= 2.000"), "{svg}");
         assert!(svg.contains(">none<title>NDR: none</title>"), "{svg}");
-        // Two bars, and one sign in the legend.
+        // The figure has two bars, and its legend has one sign.
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
     }
 

@@ -11,6 +11,7 @@ mod process;
 pub mod rates;
 mod source;
 mod table;
+pub mod workers;
 
 use srv6d_addresses::TableId;
 use srv6d_api::Response;
@@ -42,11 +43,12 @@ fn text_of(response: &Response) -> String {
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),
+        Response::Workers(rows) => workers::render(rows, None),
         Response::Process(view) => process::render(view),
         Response::Explained(view) => explain::render(view),
         Response::Matched(row) => explain::longest_match(row),
         Response::Drops(rows) => explain::drops(rows, false),
-        Response::Capturing { device } => format!("packets of {device} follow\n"),
+        Response::Capturing { devices } => format!("packets of {} follow\n", devices.join(", ")),
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
         Response::Diff(diff) => generation::diff(diff),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::render as whole;
 use crate::table::Table;
+use crate::workers;
 use srv6d_api::Response;
 use srv6d_api::state::{CountersView, PathStatus, PortStatus, SidStatus};
 
@@ -23,6 +24,13 @@ impl Counted {
 
 /// Formats an answer with the rates since an earlier one. An answer without packet counters is formatted as usual.
 pub fn render(now: &Response, earlier: Option<(&Response, Duration)>) -> String {
+    if let Response::Workers(rows) = now {
+        let before = earlier.and_then(|(response, _)| match response {
+            Response::Workers(before) => Some(before.as_slice()),
+            _ => None,
+        });
+        return workers::render(rows, before);
+    }
     let Some((headings, counted)) = counted(now) else { return whole(now) };
     let before = earlier.and_then(|(response, _)| self::counted(response)).map(|(_, counted)| counted);
     let before: BTreeMap<&[String], &Counted> =

@@ -226,7 +226,7 @@ fn add_missing(device: &mut Device, addresses: &[IpNet]) {
     device.addresses.extend(addresses.iter().filter(|address| known.insert(**address)));
 }
 
-/// What the entries of a switch ask for, by name or prefix.
+/// Known wishes of a switch's entries, by name or prefix.
 struct Known<'a> {
     switch: &'a Switch,
     tables: Tables<'a>,
@@ -291,7 +291,7 @@ impl<'a> Known<'a> {
     }
 
     fn hop(&self, hop: &RouteHop) -> WantedHop {
-        // The first port, if several have a subnet around the address.
+        // Returns the first port if several have a subnet around the address.
         let around = |via: IpAddr| {
             let port = self.subnets.around(via).map(|(_, number)| *number).min()?;
             self.switch.ports.get(port).map(|port| port.name.clone())

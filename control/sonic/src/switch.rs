@@ -170,7 +170,7 @@ pub enum Origin {
     ConfigDb,
     /// `frr.conf`.
     Frr,
-    /// Both files have the same entry.
+    /// The entry is in both files.
     Both,
 }
 

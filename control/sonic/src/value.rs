@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv6Net};
 use serde_json::Value;
 use srv6d_addresses::Mac;
 
-/// Parses a truth word. All tables have the same ones.
+/// Parses a word for true or false. All tables have the same words.
 pub(crate) fn truth(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "true" | "up" | "enable" | "enabled" | "on" | "yes" => Some(true),

@@ -57,7 +57,7 @@ fn plans(config: &Config, plan: &Plan, running: Plans) -> Plans {
         filled: filled(config),
         offloads: plan.desired.offload.difference(&plan.desired.auto_offload).any(|_| true),
         tc: match running.tc {
-            TcEngine::NotAsked if plan.host.engine == HostEngine::Tc => TcEngine::Planned,
+            TcEngine::NotAsked if plan.host.engine != HostEngine::Worker => TcEngine::Planned,
             tc => tc,
         },
         followed: config.kernel.as_ref().map(|_| plan.unfollowed.iter().map(said).collect()),

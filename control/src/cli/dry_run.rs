@@ -13,7 +13,7 @@ use srv6d_command::{Failure, output};
 use srv6d_config::{Config, Criterion, Jalapeno};
 use srv6d_controller::Snapshot;
 use srv6d_daemon::kernel::host_name;
-use srv6d_daemon::source::running::Sources;
+use srv6d_daemon::source::running::Controllers;
 use srv6d_offer::Offer;
 use srv6d_plan as plan;
 use srv6d_show as show;
@@ -65,7 +65,7 @@ fn from_nothing(read: &SwitchConfig, offers: &[Offer]) -> Result<(), Failure> {
 /// The answers of the controllers.
 struct Asked {
     offers: Vec<Offer>,
-    /// The source whose paths are substitutes for those that it would give.
+    /// The source that was not asked for its own kind of paths, because a question would book them. Its paths are substitutes.
     stand_in: Option<&'static str>,
     /// The report for the user.
     said: String,
@@ -89,7 +89,7 @@ fn offers(config: &Config) -> Result<Asked, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::failed(format!("error: cannot start: {why}")))?;
     let offers = runtime.block_on(async {
-        let mut sources = Sources::that_only_look();
+        let mut sources = Controllers::that_only_look();
         let name = config.node.name.as_ref().map(|name| name.get_ref().clone());
         sources.configure(config, &name.unwrap_or_else(host_name));
         let all = async {

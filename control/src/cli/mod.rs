@@ -9,6 +9,7 @@ mod manual;
 mod path_server;
 mod place;
 mod plugin;
+mod probe;
 mod show;
 mod wait;
 mod watch;
@@ -56,8 +57,8 @@ const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Management socket of the daemon [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
-    #[arg(long, global = true, env = "SRV6D_SOCKET", value_name = "PATH", value_hint = ValueHint::FilePath)]
+    /// Management socket of the daemon [env: SRV6D_SOCKET] [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
+    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     socket: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -131,8 +132,8 @@ enum Command {
         What comes back is the configuration and the controller's paths of that generation; links, addresses and \
         neighbours are those of now. Controllers are listened to, but not followed, until `srv6d reload`.")]
     Rollback {
-        /// Number of the generation [default: the newest one made of another configuration or other paths; again: the one
-        /// before that]
+        /// Generation to return to [default: the newest one with another configuration or other paths; if repeated: an
+        /// older one]
         #[arg(value_name = "GENERATION")]
         generation: Option<u64>,
         /// Show what would change, and change nothing
@@ -194,6 +195,7 @@ enum Command {
         srv6d show ports\n  \
         srv6d show paths --json | jq '.[] | {path, packets}'\n  \
         srv6d show ports --watch             packets and bits a second, until Ctrl-C\n  \
+        srv6d show workers --watch           how busy is each worker?\n  \
         srv6d show generation                what waits, what was refused, what changed last\n  \
         srv6d show routes 2001:db8::1        the longest match of an address\n  \
         srv6d show drops no_route --hex      the last packets that were dropped for this reason")]
@@ -207,11 +209,34 @@ enum Command {
         It is the walk of the worker's slow path through the daemon's own tables; the fast path and XDP programs come to \
         the same result. Nothing is sent, held or counted.")]
     Explain(explain::ExplainArguments),
-    /// Capture the packets that srv6d receives and sends on a port, as pcap
+    /// Follow a carrier node by node: who answers, which SID was used up there, and the round-trip times
     #[command(after_help = "Examples:\n  \
+        srv6d traceroute fcbb:0:1004:1001:1006:fe06::\n  \
+        srv6d traceroute fcbb:0:1004:1001:1006:fe06:: --to fcbb:0:800:2::2    through the uDT6, to a host behind it\n  \
+        srv6d traceroute fcbb:0:1004:: fcbb:0:1006:: --udp                    two segments in an SRH\n\n\
+        Each node on the way shifts the carrier, so traceroute and mtr do not recognize the answers to their probes. This \
+        recognizes its own by a random number. It needs CAP_NET_RAW, and no daemon.\n\n\
+        Exit status 1 when no probe has arrived.")]
+    Traceroute(Box<probe::TracerouteArguments>),
+    /// Ping along a carrier: loss and round-trip times
+    #[command(after_help = "Examples:\n  \
+        srv6d ping fcbb:0:1004:1001:1006::\n  \
+        srv6d ping fcbb:0:1004:1001:1006:fe06:: --to fcbb:0:800:2::2 -c 100 -i 10ms\n  \
+        srv6d ping fcbb:0:1004:1001:1006:: -c 1000 -i 1ms --json | jq .rtt_ms.p99\n\n\
+        ping computes the checksum for the carrier as it is sent, so the last SID would refuse its requests. It needs \
+        CAP_NET_RAW, and no daemon. Ctrl-C ends it with the summary.\n\n\
+        Exit status 1 when no probe has arrived.")]
+    Ping(Box<probe::PingArguments>),
+    /// Capture the packets that srv6d receives and sends, on all ports at once, as pcapng
+    #[command(after_help = "Examples:\n  \
+        srv6d capture | tshark -n -r -                    every port, live\n  \
         srv6d capture Ethernet0 | tcpdump -n -r -\n  \
-        srv6d capture eth1 --direction out --write /tmp/eth1.pcap\n  \
+        srv6d capture eth1 eth2 --direction out -c 100 --write /tmp/out.pcapng\n  \
+        srv6d capture --filter 'sid fcbb:0:1004::/48 and not icmp6' | wireshark -k -i -\n  \
+        srv6d capture --write /tmp/ring.pcapng --file-size 100 --files 5\n  \
         srv6d capture Ethernet0 --kernel | tcpdump -n -r - 'ip6 proto 41'\n\n\
+        Each packet has its port, its direction, and a comment with what became of it: `sent by eth2`, `dropped: no_route`.\n\
+        A word of the filter looks at all headers of a packet, outer and inner.\n\n\
         What AF_XDP takes never reaches the kernel's own taps: `tcpdump -i PORT` shows what is left to the kernel, this \
         shows the rest, and --kernel both. Meanwhile workers have what XDP programs forward otherwise \
         (offload = \"xdp\"). Of a packet longer than a buffer the first 3.8 kB are shown. \
@@ -294,6 +319,7 @@ pub fn main() -> ExitCode {
         return done.map_or_else(Failure::report, |()| ExitCode::SUCCESS);
     }
     let Cli { socket, command } = Cli::try_parse().unwrap_or_else(|why| without_hidden(why).exit());
+    let socket = socket.or_else(socket_of_environment);
     let done = match command {
         Command::Run { config, dry_run, plugin_environment, privileges } => {
             run(config, dry_run, plugin_environment, privileges.unconfined, socket)
@@ -317,6 +343,8 @@ pub fn main() -> ExitCode {
         }
         Command::Show(arguments) => show::show(&arguments, &socket_or_default(socket)),
         Command::Explain(arguments) => explain::explain(&arguments, &socket_or_default(socket)),
+        Command::Traceroute(arguments) => probe::traceroute(&arguments, &socket_or_default(socket)),
+        Command::Ping(arguments) => probe::ping(&arguments, &socket_or_default(socket)),
         Command::Capture(arguments) => capture::capture(&arguments, &socket_or_default(socket)),
         Command::Doctor { interfaces, config, json } => {
             doctor::doctor(&interfaces, config.as_deref(), socket.as_deref(), json)
@@ -342,7 +370,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
         let shown: Vec<String> = names.into_iter().filter(is_shown).collect();
         if shown.is_empty() {
-            // It says how to pass the word to one of those commands.
+            // The suggestion says how to pass the word to a hidden command.
             error.remove(ContextKind::Suggested);
         } else {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));
@@ -365,6 +393,11 @@ fn run(config: PathBuf, dry_run: bool, plugin: bool, unconfined: bool, socket: O
     Prepared::new(&config, unconfined, socket.as_deref(), Arc::new(SwitchExtension::default()))
         .and_then(|daemon| daemon.run(socket))
         .map_err(Failure::from)
+}
+
+/// Reads `SRV6D_SOCKET`. Clap could read it too, but would then print `--socket` in the usage of every mistyped command.
+fn socket_of_environment() -> Option<PathBuf> {
+    std::env::var_os("SRV6D_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 fn socket_or_default(socket: Option<PathBuf>) -> PathBuf {

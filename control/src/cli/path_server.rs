@@ -60,7 +60,7 @@ enum EditionName {
     /// Jalapeno's API as merged into its main project
     #[value(name = "2026-01")]
     January2026,
-    /// The API before that: the sender's own SID comes first in its carriers
+    /// The API before the merge: a carrier begins with the sender's own SID
     #[value(name = "2025-11")]
     November2025,
 }

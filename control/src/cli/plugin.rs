@@ -91,7 +91,7 @@ pub fn configuration(socket: &Path) -> Result<String, Failure> {
     Ok(text(&read, &fabric, (source, gateway), &state))
 }
 
-/// What the API answers in addition to the environment.
+/// Answers of the API, which are used in addition to the environment.
 #[derive(Clone, Debug)]
 struct Fabric {
     /// Ids of the other hosts of the job.

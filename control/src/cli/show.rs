@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ipnet::IpNet;
@@ -17,6 +17,9 @@ use super::{ask, watch};
 /// Number of the table `main`.
 const MAIN: u32 = 254;
 
+/// Time over which `show workers` measures.
+const A_SECOND: Duration = Duration::from_secs(1);
+
 /// Arguments of `srv6d show`.
 #[derive(Debug, Args)]
 pub struct ShowArguments {
@@ -29,13 +32,13 @@ pub struct ShowArguments {
     /// With `routes`: show the kernel's routes that are not followed, with the reason
     #[arg(long)]
     unfollowed: bool,
-    /// With `routes`: only those in this prefix
+    /// With `routes`: show only routes in this prefix
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["about", "watch"])]
     prefix: Option<IpNet>,
-    /// With `routes`: only those with a next hop on this port
+    /// With `routes`: show only routes with a next hop on this port
     #[arg(long, value_name = "PORT", conflicts_with_all = ["about", "watch"])]
     port: Option<String>,
-    /// With `routes`: only those of this table; with an address, the table to look it up in [default: main]
+    /// With `routes`: show only routes of this table; with an address: the table to look it up in [default: main]
     #[arg(long, value_name = "TABLE", value_parser = table, conflicts_with = "watch")]
     table: Option<u32>,
     /// With `drops`: show the first bytes of each packet
@@ -75,6 +78,9 @@ pub fn show(arguments: &ShowArguments, socket: &Path) -> Result<(), Failure> {
             wrong(&format!("{address:?} is not an address"), "srv6d show routes 2001:db8::1, or --prefix 2001:db8::/32")
         })?;
         return ask::ask(socket, &Request::Match { address, table: arguments.table }, arguments.json);
+    }
+    if topic == Topic::Workers && !arguments.json {
+        return workers(socket);
     }
     let mut response = client::ask(socket, &Request::Show { topic })?;
     match &mut response {
@@ -119,6 +125,18 @@ fn checked(arguments: &ShowArguments) -> Result<Topic, Failure> {
         }
         topic => Ok(*topic),
     }
+}
+
+/// Shows what the workers do in one second.
+fn workers(socket: &Path) -> Result<(), Failure> {
+    let request = Request::Show { topic: Topic::Workers };
+    let ask = || match client::ask(socket, &request)? {
+        Response::Refused(refusal) => Err(ask::refused(&refusal)),
+        response => Ok(response),
+    };
+    let (before, asked) = (ask()?, Instant::now());
+    std::thread::sleep(A_SECOND);
+    output::print(&show::rates::render(&ask()?, Some((&before, asked.elapsed()))))
 }
 
 fn wrong(what: &str, fix: &str) -> Failure {

@@ -232,12 +232,12 @@ fn queues(interface: &Interface, plans: &Plans) -> Finding {
 /// Checks checksum offload. A veth passes unfinished checksums to its peer, and the peer's AF_XDP socket would send
 /// them out unchanged.
 fn checksums(interface: &Interface, plans: &Plans) -> Option<Finding> {
-    let Interface { ifname, driver, offloads, .. } = interface;
+    let Interface { ifname, driver, features, .. } = interface;
     (driver == "veth").then(|| {
         if plans.filled.contains(ifname) {
             return Finding::ok(ifname, "checksums", "checksum = \"fill\": srv6d finishes them");
         }
-        if !offloads.tx_checksum {
+        if !features.tx_checksum {
             return Finding::ok(ifname, "checksums", "tx checksum offload is off; the peer needs the same");
         }
         Finding::warn(
@@ -284,8 +284,8 @@ fn redirects(interface: &Interface, plans: &Plans) -> Option<Finding> {
 /// Checks segmentation offloads. Super-frames reach a socket only in generic mode: native XDP on a veth switches TSO
 /// off.
 fn segmentation(interface: &Interface) -> Finding {
-    let Interface { ifname, driver, offloads, .. } = interface;
-    let on: Vec<&str> = [("tso", offloads.tso), ("gso", offloads.gso), ("gro", offloads.gro)]
+    let Interface { ifname, driver, features, .. } = interface;
+    let on: Vec<&str> = [("tso", features.tso), ("gso", features.gso), ("gro", features.gro)]
         .into_iter()
         .filter_map(|(name, on)| on.then_some(name))
         .collect();

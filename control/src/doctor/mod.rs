@@ -245,7 +245,7 @@ fn cpu_list(list: &str) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use srv6d_xsk::offload::Offloads;
+    use srv6d_xsk::device_features::Features;
     use srv6d_xsk::probe::{Coalescing, Interface, Rings};
 
     use super::*;
@@ -258,7 +258,7 @@ mod tests {
             queues: 1,
             most_queues: 1,
             mtu: 1500,
-            offloads: Offloads { tx_checksum: true, tso: true, gso: true, gro: true },
+            features: Features { tx_checksum: true, tso: true, gso: true, gro: true },
             program: None,
             zero_copy: Some(true),
             takes_redirect: None,

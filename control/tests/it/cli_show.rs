@@ -82,9 +82,27 @@ fn tables_are_those_recorded() {
     }
 }
 
+/// Of workers is shown what they did between two answers.
+#[test]
+fn workers_are_shown_by_what_they_did_in_a_second() {
+    let before = answer("workers");
+    let later = [("1250000", "1256000"), ("132000", "133000"), ("\"full_rounds\":1320", "\"full_rounds\":1820")];
+    let later =
+        [("\"lived_ns\":1000000000", "\"lived_ns\":2000000000"), ("382000000", "882000000")].iter().chain(&later);
+    let later = later.fold(before.clone(), |text, (from, to)| text.replacen(from, to, 1));
+    let daemon = Daemon::that_says_in_turn("workers", vec![before, later]);
+    let output = srv6d(&daemon.socket).args(["show", "workers"]).output().unwrap();
+    assert_eq!(daemon.request().lines().count(), 2);
+    let shown = stdout(&output);
+    let row = shown.lines().nth(1).unwrap();
+    let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[..9], ["0", "2", "busy", "50.0 %", "0.0 %", "6.00 k", "6.0", "50.0 %", "0"], "{shown}");
+    assert!(cells[9..] == ["4.2 ms", "-", "-", "-", "-", "-"], "no round was timed: {shown}");
+}
+
 #[test]
 fn json_is_what_the_daemon_said() {
-    for topic in TOPICS {
+    for topic in TOPICS.into_iter().chain(["workers"]) {
         let daemon = Daemon::that_says(&format!("{topic}-json"), answer(topic));
         let output = srv6d(&daemon.socket).args(["show", topic, "--json"]).output().unwrap();
         daemon.request();

@@ -50,10 +50,35 @@ fn every_command_explains_itself_with_an_example_or_a_consequence() {
     }
 }
 
+/// What was not typed does not stand in the usage: the socket of the environment.
+#[test]
+fn usage_names_only_what_was_typed() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srv6d"));
+    let output = command.arg("show").env("SRV6D_SOCKET", "/nowhere/srv6d.sock").output().unwrap();
+    let usage = stderr(&output);
+    assert!(usage.contains("Usage: srv6d show <TOPIC>"), "{usage}");
+    let output = Command::new(env!("CARGO_BIN_EXE_srv6d"))
+        .args(["show", "ports"])
+        .env("SRV6D_SOCKET", "/nowhere/srv6d.sock")
+        .output()
+        .unwrap();
+    assert!(stderr(&output).contains("/nowhere/srv6d.sock"), "{}", stderr(&output));
+}
+
+/// A negative value is a wrong value, and no option.
+#[test]
+fn a_negative_setting_of_a_link_is_refused_for_what_it_is() {
+    for (option, value, says) in [("--loss", "-1%", "is no share of packets"), ("--queue", "-5", "-5 is not in 1..")] {
+        let output = srv6d(&["lab", "impair", "leaf00-spine00", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn no_line_of_the_help_is_broken_twice() {
-    let words = "run,check,reload,rollback,sync,path-server,place,show,explain,capture,doctor,completion,man,sonic,sonic check,\
-                 sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab impair,lab demo,lab scale";
+    let words = "run,check,reload,rollback,sync,path-server,place,show,explain,capture,traceroute,ping,doctor,completion,man,sonic,sonic check,\
+                 sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab impair,lab top,lab capture,lab demo,lab scale";
     for command in words.split(',') {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = stdout(&srv6d(&arguments));

@@ -69,6 +69,7 @@ fn assert_alone(text: &str, line: usize, parts: &[&str]) {
 fn text_that_is_not_toml() {
     assert_alone("[node\nname = \"a\"", 1, &["fix: write it as TOML"]);
     assert_alone("[node]\nname = \nsource = 1", 2, &["fix: write it as TOML"]);
+    assert_alone("[node]\nname = \"a\"\nname = \"b\"", 3, &["duplicate key", "fix: keep one of the lines"]);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn an_empty_file_is_a_configuration_with_defaults() {
     assert_eq!(plan.workers.cores, [None]);
     assert_eq!((plan.workers.polling, plan.workers.frames, plan.workers.ring), (Polling::Adaptive, 8192, 2048));
     assert_eq!((plan.host.interface.as_str(), plan.host.steer_local), ("srv6d0", true));
-    assert_eq!(plan.host.engine, HostEngine::Worker);
+    assert_eq!(plan.host.engine, HostEngine::Auto);
     assert_eq!(plan.api.socket.to_str(), Some("/run/srv6d/srv6d.sock"));
     assert_eq!(plan.api.metrics.map(|address| address.to_string()), Some("[::1]:9469".to_owned()));
     assert_eq!(plan.desired, srv6d_srv6::desired::Desired::default());

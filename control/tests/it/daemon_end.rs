@@ -54,7 +54,7 @@ fn packets_that_wait_are_not_lost_and_the_number_of_lost_ones_never_runs_backwar
         assert!(now >= lost, "{now} after {lost}");
         lost = now;
     }
-    // The device counts packets that had room in a ring.
+    // The device's counter of redirects contains only packets for which a ring had room.
     let redirected = || rig.redirected("eth1").iter().sum::<u64>();
     wait_for("empty rings", || (rig.port_counter("eth1", "rx_packets") == redirected()).then_some(()));
     receiver.wait_with_output().unwrap();
@@ -92,7 +92,7 @@ fn a_stream_goes_on_through_the_kernel_after_kill_9() {
     rig.inside("a", "ping -6 -c 3 -i 0.2 -w 20 2001:db8:b::2");
     end(&mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
-    // Packets in the rings at that moment are lost, and those that arrive until the kernel has removed the process.
+    // Lost are the packets in the rings at that moment, and those that arrive until the kernel has removed the process.
     assert!(number(&report, "lost") * 4 < number(&report, "sent"), "{report}");
     wait_for("end of the own veth", || (!rig.exists("srv6d0")).then_some(()));
 }

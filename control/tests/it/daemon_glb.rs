@@ -435,7 +435,7 @@ impl Drop for Flood {
 #[ignore = "needs root"]
 fn a_busy_link_behind_a_spine_is_seen_and_idle_again_afterwards() {
     let mut fabric = Fabric::new();
-    // Several packets have to fit between two looks at so slow a link.
+    // The link is so slow that two looks must be far apart: several packets have to fit between them.
     let spine = |fabric: &Fabric, number| {
         fabric.spine(number, "1Mbit").replace("period = \"500ms\"", "period = \"500ms\"\nmin_gap = \"100ms\"")
     };

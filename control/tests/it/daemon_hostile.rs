@@ -39,7 +39,8 @@ fn packet(destination: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
 /// Returns valid packets, so that changed ones pass many checks before they are dropped.
 fn good() -> Vec<Vec<u8>> {
     let inner = packet("2001:db8:b::2", 17, &[0; 8]);
-    // Next header, length in units of 8 behind the first 8, routing type 4, segments left, last entry, flags, tag.
+    // The SRH begins with: next header, length in units of 8 bytes behind the first 8, routing type 4, segments left,
+    // last entry, flags, tag.
     let mut srh = vec![INNER_IPV6, 4, 4, 1, 1, 0, 0, 0];
     srh.extend([0xfc, 0xbb, 0, 0, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     srh.extend([0xfc, 0xbb, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

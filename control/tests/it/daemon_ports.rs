@@ -140,7 +140,8 @@ fn burst_without_a_receiver(rig: &Rig, core: usize) {
 #[test]
 #[ignore = "needs root"]
 fn what_the_kernel_drops_in_front_of_the_own_veth_is_shown() {
-    let rig = Rig::forwarding(1, &format!("{CONFIG}{STEERED}"));
+    // The tc program would have all of it.
+    let rig = Rig::forwarding(1, &format!("[host]\nengine = \"worker\"\n{CONFIG}{STEERED}"));
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
     let core = (0..nix::sched::CpuSet::count()).find(|core| allowed.is_set(*core).unwrap()).unwrap();
     assert_eq!(rig.counter("local_lost"), 0);

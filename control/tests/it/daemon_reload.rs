@@ -53,7 +53,7 @@ fn reload_while_running(rig: &Rig, sender: &mut Child) {
 #[ignore = "needs root"]
 fn other_requests_are_answered_while_a_large_file_is_read() {
     let rig = Rig::forwarding(1, CONFIG);
-    // A mistake at its end: all that comes of it is the time that it takes to be read.
+    // The file has a mistake at its end, so it takes time to read but changes nothing.
     let route =
         |n: usize| format!("[[route]]\nprefix = \"3fff:{:x}:{:x}::/48\"\ntype = \"blackhole\"\n", n >> 16, n & 0xffff);
     let routes: String = (0..60_000).map(route).collect();
@@ -68,7 +68,7 @@ fn other_requests_are_answered_while_a_large_file_is_read() {
         assert_eq!(reload.join().unwrap().status.code(), Some(2));
         answered
     });
-    // One may be answered before the reload is asked for, and one after it.
+    // One request may be answered before the reload begins, and one after it has ended.
     assert!(answered > 4, "{answered} answers while the file was read");
     assert!(rig.pings());
 }

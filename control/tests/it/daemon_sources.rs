@@ -83,8 +83,8 @@ fn drip(to: &mut TcpStream, head: &str) {
     }
 }
 
-/// Starts a controller in the namespace of the router, with the attack of that number. Its threads end with the test's
-/// process.
+/// Starts a controller in the namespace of the router. `harm` is the number of the attack that it makes. Its threads
+/// end with the test's process.
 fn controller(rig: &Rig, harm: &Arc<AtomicUsize>) {
     let namespace = rig.ns("router");
     let (ready, listening) = std::sync::mpsc::channel();
@@ -217,7 +217,7 @@ fn a_reload_beside_a_mute_controller_takes_no_longer_than_another() {
         let address = format!("2001:db8:b::{}", 200 + number);
         rig.inside("b", &format!("ip addr add {address}/64 dev wire nodad"));
         assert!(rig.output("a", &format!("ping -c 1 -W 2 {address}")).status.success(), "a new neighbour");
-        // Half of the time that a task may take to end.
+        // This is half of the time that a task may take to end.
         assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
         wait_for("a question", || (asked.load(Ordering::SeqCst) > before).then_some(()));
     }

@@ -7,6 +7,8 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod counted;
+
 use crate::daemon_path_mtu::{self, Far, learned};
 use crate::support;
 
@@ -22,7 +24,7 @@ use srv6d_netns as netns;
 use support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 use support::wire::{Wire, mac};
 
-/// Steers to `b` by one segment. Flows to `3fff::/20` take one of two paths.
+/// Steers to `b` by one segment, by two and by three. Flows to `3fff::/20` take one of two paths.
 const STEERED: &str = r#"
 [[block]]
 prefix = "fcbb::/32"
@@ -35,6 +37,12 @@ segments = ["fcbb:0:2:fe06::"]
 [[steer]]
 prefix = "10.9.0.0/16"
 segments = ["fcbb:0:2:fe04::"]
+[[steer]]
+prefix = "2001:db8:1f::/64"
+segments = ["fcbb:0:3::", "fcbb:0:2:fe06::"]
+[[steer]]
+prefix = "10.19.0.0/16"
+segments = ["fcbb:0:4::", "fcbb:0:3::", "fcbb:0:2:fe04::"]
 [[steer]]
 prefix = "3fff::/20"
 paths = [{ name = "one", segments = ["fcbb:0:3::"], weight = 3 }, { name = "two", segments = ["fcbb:0:4::"] }]
@@ -64,10 +72,15 @@ fn rig() -> Rig {
     rig.inside("router", &format!("ip addr add {OWN_V4}/32 dev lo"));
     rig.inside("b", "ip addr add 2001:db8:f::1/64 dev lo");
     rig.inside("b", "ip addr add 10.9.0.1/16 dev lo");
+    rig.inside("b", "ip addr add 2001:db8:1f::1/64 dev lo");
+    rig.inside("b", "ip addr add 10.19.0.1/16 dev lo");
     rig.inside("b", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.wire.seg6_enabled=1");
     rig.inside("b", "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1");
     rig.inside("b", "ip -6 route add fcbb:0:2:fe06::/64 encap seg6local action End.DT6 table local dev wire");
     rig.inside("b", "ip -6 route add fcbb:0:2:fe04::/64 encap seg6local action End.DX4 nh4 10.9.0.1 dev wire");
+    for node in [3, 4] {
+        rig.inside("b", &format!("ip -6 route add fcbb:0:{node}::/48 encap seg6local action End dev wire"));
+    }
     rig.inside("b", &format!("ip -6 route add {OWN_V6}/128 via 2001:db8:b::1 dev wire"));
     rig.inside("b", &format!("ip route add {OWN_V4}/32 via inet6 2001:db8:b::1 dev wire"));
     rig
@@ -103,7 +116,7 @@ fn tcp_of_local_applications_passes_the_worker_and_arrives_whole() {
         for device in ["srv6d0", "eth2"] {
             rig.inside("router", &format!("ethtool -K {device} gso {gso}"));
         }
-        for to in ["[2001:db8:f::1]:7090", "10.9.0.1:7090"] {
+        for to in ["[2001:db8:f::1]:7090", "10.9.0.1:7090", "[2001:db8:1f::1]:7090", "10.19.0.1:7090"] {
             let before = had(&rig);
             let (sent, received) = rig.tcp("router", "b", to);
             assert_eq!(sent, received, "{to}, gso {gso}");
@@ -130,14 +143,17 @@ fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
             setsockopt(&socket, Ipv6TClass, &traffic_class).unwrap();
             socket
         };
-        match flow % 3 {
+        let v4 = || {
+            let socket = UdpSocket::bind((OWN_V4, port)).unwrap();
+            setsockopt(&socket, Ipv4Tos, &traffic_class).unwrap();
+            socket
+        };
+        match flow % 6 {
             0 => (v6(), "[2001:db8:f::1]:7"),
-            1 => (v6(), "[3fff::1]:7"),
-            _ => {
-                let socket = UdpSocket::bind((OWN_V4, port)).unwrap();
-                setsockopt(&socket, Ipv4Tos, &traffic_class).unwrap();
-                (socket, "10.9.0.1:7")
-            }
+            1 | 4 => (v6(), "[3fff::1]:7"),
+            2 => (v4(), "10.9.0.1:7"),
+            3 => (v6(), "[2001:db8:1f::1]:7"),
+            _ => (v4(), "10.19.0.1:7"),
         }
     };
     let open_all = move || {
@@ -149,7 +165,8 @@ fn sockets(rig: &Rig, flows: u16) -> Vec<(UdpSocket, &'static str)> {
 
 /// Sends a datagram of each socket, and returns the frames that arrive at `b`.
 fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec<Vec<u8>> {
-    let is_encapsulated = |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41);
+    let is_encapsulated =
+        |frame: &Vec<u8>| frame.get(38..40) == Some(&[0xfc, 0xbb]) && matches!(frame[20], 4 | 41 | 43);
     let frames = sockets.iter().enumerate().map(|(at, (socket, to))| {
         socket.send_to(&vec![7; 1 + at * 29], to).unwrap();
         wait_for("datagram at the far end", || wire.poll().filter(is_encapsulated))
@@ -160,12 +177,13 @@ fn at_the_far_end(wire: &mut Wire, sockets: &[(UdpSocket, &'static str)]) -> Vec
 /// Overwrites the identification of an inner IPv4 header, which the kernel counts up, and the header's checksum, which
 /// must be correct.
 fn without_id(mut frame: Vec<u8>) -> Vec<u8> {
-    const IP: usize = 54;
-    if frame[IP] == 0x45 {
-        let words = frame[IP..IP + 20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let behind_srh = if frame[20] == 43 { 8 + 8 * usize::from(frame[55]) } else { 0 };
+    let ip = 54 + behind_srh;
+    if frame[ip] == 0x45 {
+        let words = frame[ip..ip + 20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         assert_eq!(words.sum::<u32>() % 0xffff, 0, "inner checksum");
-        frame[IP + 4..IP + 6].fill(0);
-        frame[IP + 10..IP + 12].fill(0);
+        frame[ip + 4..ip + 6].fill(0);
+        frame[ip + 10..ip + 12].fill(0);
     }
     frame
 }
@@ -283,18 +301,20 @@ fn engines_take_over_from_each_other_under_traffic_and_say_who_serves() {
     assert_eq!(had(&rig)[0], by_tc);
 
     // Each path says why tc cannot serve it.
-    let with_srh = config("tc").replace("[\"fcbb:0:3::\"]", "[\"fcbb:0:3::\", \"fcbb:0:5::\"]");
-    let said = rig.reload(&with_srh);
+    let four = "[\"fcbb:0:3::\", \"fcbb:0:5::\", \"fcbb:0:6::\", \"fcbb:0:7::\"]";
+    let said = rig.reload(&config("tc").replace("[\"fcbb:0:3::\"]", four));
     assert!(said.contains('~'), "{said}");
     wait_until_said(&rig);
     let shown = text(&rig.ask("node", "show paths").stdout);
-    assert!(shown.contains("tc encapsulates what local applications send by 3 of 4 paths"), "{shown}");
-    assert!(shown.contains("one: worker: it has an SRH"), "{shown}");
+    assert!(shown.contains("tc encapsulates what local applications send by 5 of 6 paths"), "{shown}");
+    assert!(shown.contains("one: worker: its SRH has more than two segments"), "{shown}");
     rig.check_balance();
 }
 
 fn wait_until_said(rig: &Rig) {
-    wait_for("engines", || engines(rig).contains(&("worker".to_owned(), "it has an SRH".to_owned())).then_some(()));
+    wait_for("engines", || {
+        engines(rig).iter().any(|(_, why)| why == "its SRH has more than two segments").then_some(())
+    });
 }
 
 /// Returns the configuration with SIDs for the router's applications.
@@ -401,4 +421,69 @@ fn engines_take_over_what_arrives_from_each_other_and_lose_nothing() {
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
     rig.check_balance();
+}
+
+/// Starts a daemon that behaves as on a kernel without tcx, with a SID for its applications.
+fn ready_without_tcx(rig: &mut Rig) -> usize {
+    let mut command = rig.daemon("node", &receiving("tc"));
+    command.env("SRV6D_TEST_NO_TCX", "1");
+    let daemon = rig.spawn(command);
+    rig.wait_until_ready();
+    wait_until_tc_serves(rig);
+    wait_until_delivered(rig);
+    daemon
+}
+
+#[test]
+#[ignore = "needs root"]
+fn without_tcx_the_programs_are_filters_of_clsact_and_harmless_when_srv6d_is_gone() {
+    let mut rig = receiving_rig();
+    rig.inside("router", "tc qdisc add dev eth2 clsact");
+    let filters = |rig: &Rig| rig.inside("router", "tc filter show dev eth2 ingress");
+    for _ in 0..2 {
+        let daemon = ready_without_tcx(&mut rig);
+        let shown = text(&rig.ask("node", "show ports").stdout);
+        assert!(shown.contains("as the last filter of clsact: the kernel has no tcx"), "{shown}");
+        let at_port = filters(&rig);
+        assert_eq!(at_port.matches("handle 0x53527636").count(), 1, "the one before it is replaced: {at_port}");
+        assert!(
+            rig.inside("router", "tc filter show dev srv6d0 egress")
+                .contains("pref 65535 bpf chain 0 handle 0x53527636")
+        );
+        let (sent_by_tc, arrived_by_tc) = (had(&rig)[0], arrived(&rig)[0]);
+        for (from, to, address) in [("router", "b", "[2001:db8:1f::1]:7095"), ("b", "router", "[2001:db8:e::1]:7096")] {
+            let (sent, received) = rig.tcp(from, to, address);
+            assert_eq!(sent, received, "{address}");
+        }
+        assert!(had(&rig)[0] > sent_by_tc + 2500 && arrived(&rig)[0] > arrived_by_tc + 2500);
+        rig.check_balance();
+        assert_eq!(rig.stop(daemon, "KILL"), None);
+        rig.inside("router", "ping -6 -c 1 -w 10 2001:db8:b::2");
+    }
+    let daemon = ready_without_tcx(&mut rig);
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0));
+    assert_eq!(filters(&rig).trim(), "", "who ends in order takes its filters along");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn srv6d_chooses_tc_unless_a_veth_would_leave_checksums_unfinished() {
+    let mut rig = rig();
+    rig.inside("router", "ethtool -K eth2 tx on");
+    rig.ready(&format!("{CONFIG}{STEERED}"));
+    let is_worker = |(engine, why): &(String, String)| engine == "worker" && why.contains("checksums unfinished");
+    wait_for("all by the worker", || {
+        rig.inside("router", "ping -6 -c 1 -w 5 2001:db8:b::2");
+        engines(&rig).iter().all(is_worker).then_some(())
+    });
+    let [by_tc, by_worker] = had(&rig);
+    let (sent, received) = rig.tcp("router", "b", "[2001:db8:f::1]:7097");
+    assert_eq!(sent, received);
+    assert!(had(&rig)[0] == by_tc && had(&rig)[1] > by_worker + 2500);
+    rig.inside("router", "ethtool -K eth2 tx off");
+    wait_until_tc_serves(&rig);
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    assert!(shown.contains("tc program at the egress of srv6d0 (tcx), behind all others"), "{shown}");
+    let log = rig.log("node");
+    assert!(!log.contains("WARN"), "{log}");
 }

@@ -184,7 +184,8 @@ fn serve(rig: &Rig, answer: fn(&mut TcpStream)) -> Source {
     Source { done, _held: Box::new(Ends(over)) }
 }
 
-/// Three groups of 2,000 members each, one in the other, and new routes by them and beside them all the time.
+/// Starts a source that announces three nested groups of 2,000 members each, and all the time new routes over these
+/// groups and others.
 fn nested_groups(rig: &Rig) -> Source {
     is_listening(rig);
     let mut zebra = Client::connect(rig);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::lab::{Lab, SRV6D, srv6d, text};
 
 /// Two leaves, two spines. host02 is a plain Linux host, which has no srv6d.
-const TOPOLOGY: &str = r#"
+pub const TOPOLOGY: &str = r#"
 name = "explained"
 block = "fcbb::/32"
 host_prefixes = ["fcbb:0:800::/48"]
@@ -104,7 +104,7 @@ fn way(lab: &Lab, from: &str, to: &str, more: &[&str]) -> (Option<i32>, Vec<Stri
     (said.status.code(), nodes.collect(), way["end"].clone())
 }
 
-/// Packets that each node has been sent by the others.
+/// Returns the number of packets that a node has received from other nodes.
 fn received(lab: &Lab, node: &str) -> u64 {
     let rows: Value = serde_json::from_str(&lab.must(node, &[SRV6D, "show", "ports", "--json"])).unwrap();
     let fabric = rows.as_array().unwrap().iter().filter(|row| row["role"] == "fabric");
@@ -131,7 +131,7 @@ fn the_way_of_a_packet_is_explained_over_all_nodes() {
     let sent = ["spine00", "spine01"].map(|spine| received(&lab, spine));
     assert!(sent[1] - after[1] < 20, "{after:?} {sent:?}");
 
-    // To a host that is not steered to, plainly: its own kernel receives it.
+    // Packets to a host that has no steered prefix are not encapsulated, and the host's own kernel receives them.
     let (status, nodes, end) = way(&lab, "host00", "fcbb:0:800:2::2", &[]);
     assert_eq!(
         (status, nodes.first().unwrap().as_str(), nodes.last().unwrap().as_str()),
@@ -141,7 +141,7 @@ fn the_way_of_a_packet_is_explained_over_all_nodes() {
     let (status, nodes, _) = way(&lab, "host02", "fcbb:0:800:1::2", &[]);
     assert_eq!((status, nodes), (Some(0), ["host02", "leaf01", "host01"].map(str::to_owned).to_vec()));
 
-    // A steered prefix that exists nowhere.
+    // This prefix is steered, but exists nowhere.
     let (status, nodes, end) = way(&lab, "host00", "fcbb:0:800:9::2", &[]);
     assert_eq!(
         (status, nodes.last().unwrap().as_str(), &end["delivered"]),
@@ -149,7 +149,7 @@ fn the_way_of_a_packet_is_explained_over_all_nodes() {
         "{end}"
     );
     assert!(end["why"].as_str().unwrap().contains("dropped"), "{end}");
-    // What no route leads to.
+    // No route leads to this destination.
     let (status, nodes, end) = way(&lab, "host00", "2001:db8:dead::1", &[]);
     assert_eq!((status, nodes.len()), (Some(1), 1), "{end}");
     assert!(end["why"].as_str().unwrap().contains("no way there"), "{end}");

@@ -10,7 +10,7 @@ const ARCHITECTURE: &str = include_str!("../../../ARCHITECTURE.md");
 /// The crate whose rooms are in the table, too.
 const SEVERAL_ROOMS: &str = "daemon";
 
-/// By room: what it uses.
+/// For each room, the rooms that it uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 fn top() -> PathBuf {

@@ -220,7 +220,8 @@ fn counters_count_and_begin_anew_for_whoever_clears_them() {
     assert_eq!(cells(&switch.ask("counterpoll show"), "SRV6_STAT"), ["SRV6_STAT", "1000", "enable"]);
     switch.refused("counterpoll srv6 interval 10", 2, "not in the valid range");
     switch.tell("sonic-clear srv6counters");
-    // 40 bytes of outer header, 24 of SRH, 40 of inner header, 8 and 56 of echo request; 14 of Ethernet and 4.
+    // A packet has 40 bytes of outer header, 24 of SRH, 40 of inner header and 8 + 56 of echo request. SONiC also
+    // counts 14 bytes of Ethernet header and four more.
     leaf.inside("a", "ping -c 5 -i 0.2 3fff:b::1");
     let frame = 40 + 24 + 40 + 64 + 14 + 4;
     let five = [5.to_string(), (5 * frame).to_string()];

@@ -16,7 +16,7 @@ use srv6d_api::state::SourceView;
 use srv6d_config as config;
 use srv6d_config::Config;
 use srv6d_daemon::metrics;
-use srv6d_daemon::source::running::Sources;
+use srv6d_daemon::source::running::Controllers;
 use srv6d_daemon::source::view::views;
 use srv6d_path_server::{FaultPlan, Running, Server, Store};
 use srv6d_show as show;
@@ -45,14 +45,14 @@ fn configuration(endpoint: &str, patience: &str, more: &str) -> Config {
 }
 
 /// Controllers of a configuration that names this server.
-fn sources(endpoint: &str, patience: &str) -> Sources {
-    let mut sources = Sources::default();
+fn sources(endpoint: &str, patience: &str) -> Controllers {
+    let mut sources = Controllers::default();
     sources.configure(&configuration(endpoint, patience, ""), "host00");
     sources
 }
 
 /// Waits until the view of the only controller meets a condition, and returns it.
-async fn until(sources: &mut Sources, what: &str, so: impl Fn(&SourceView) -> bool) -> SourceView {
+async fn until(sources: &mut Controllers, what: &str, so: impl Fn(&SourceView) -> bool) -> SourceView {
     let found = timeout(PATIENCE, async {
         loop {
             let view = views(&sources.status(), &[], None).remove(0);
@@ -75,7 +75,8 @@ fn exposition(view: SourceView) -> String {
 
 #[tokio::test]
 async fn every_failure_is_shown_and_counted_and_nothing_is_withdrawn() {
-    // Part of the request's path or query, number of requests that pass first, and the fault of the others.
+    // Each row has a part of the request's path or query, the number of requests that pass first, the fault of the
+    // others, and the cause that is counted.
     let failures = [
         ("pytorch-2", 1, json!({ "status": 500 }), "status"),
         ("pytorch-2", 1, json!("not_found"), "not_found"),
@@ -176,7 +177,7 @@ async fn mute() -> (String, mpsc::UnboundedReceiver<TcpStream>) {
 async fn a_mute_controller_holds_up_nobody_when_its_table_changes_or_goes() {
     let server = server(&json!([])).await;
     let none = config::parse("", "srv6d.toml").unwrap();
-    let mut sources = Sources::default();
+    let mut sources = Controllers::default();
     for (next, wanted) in [(configuration(&server.url(), "20s", ""), 1), (none, 0)] {
         let (url, mut asked) = mute().await;
         sources.configure(&configuration(&url, "20s", "path = \"load\"\n"), "host00");
@@ -189,7 +190,7 @@ async fn a_mute_controller_holds_up_nobody_when_its_table_changes_or_goes() {
         let _open = tokio::select! { stream = asked.recv() => stream.unwrap(), () = change => unreachable!() };
         let begun = Instant::now();
         sources.configure(&next, "host00");
-        // A third of the time that a task may take to end.
+        // This is a third of the time that a task may take to end.
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         if wanted == 1 {
             until(&mut sources, "fresh", |view| view.state == "fresh" && view.endpoint == server.url()).await;
@@ -237,7 +238,7 @@ async fn files_that_are_none_are_refused_in_words_and_hold_up_nobody() {
         ("https://[::1]:1", "ca_file", &pipe, "no regular file"),
         ("https://[::1]:1", "ca_file", &PathBuf::from("/dev/zero"), "no regular file"),
     ] {
-        let mut sources = Sources::default();
+        let mut sources = Controllers::default();
         let more = format!("{key} = {:?}\n", file.display().to_string());
         sources.configure(&configuration(endpoint, "3s", &more), "host00");
         let view = until(&mut sources, "refused", |view| view.state == "refused").await;
@@ -252,7 +253,7 @@ async fn files_that_are_none_are_refused_in_words_and_hold_up_nobody() {
 async fn a_state_that_is_no_file_is_left_alone_and_said() {
     let files = Scratch::new("source-state");
     let (pipe, server) = (files.pipe("pipe"), server(&json!([])).await);
-    let mut sources = Sources::default();
+    let mut sources = Controllers::default();
     let more = format!("path = \"load\"\nstate = {:?}\n", pipe.display().to_string());
     sources.configure(&configuration(&server.url(), "20s", &more), "host00");
     let view = until(&mut sources, "fresh", |view| view.state == "fresh").await;

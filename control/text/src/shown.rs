@@ -40,7 +40,7 @@ pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// As [`escaped_lines`], for output of commands: tabs stay, too.
+/// Like [`escaped_lines`], but also keeps tabs, for the output of commands.
 pub fn escaped_output(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -52,7 +52,7 @@ pub fn escaped_output(text: &str) -> String {
     safe
 }
 
-/// Escapes what [`shown`] escapes in a text of JSON, which means the same afterwards.
+/// Escapes in a JSON text the characters that [`shown`] escapes. The JSON has the same meaning afterwards.
 pub fn escaped_json(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -68,7 +68,7 @@ pub fn escaped_json(text: &str) -> String {
     safe
 }
 
-/// Replaces what [`shown`] escapes by blanks, one for each character.
+/// Replaces each character that [`shown`] escapes by a blank.
 pub fn blanked(text: &str) -> String {
     text.chars().map(|character| if is_unsafe(character) { ' ' } else { character }).collect()
 }

@@ -21,7 +21,7 @@ pub enum CarrierError {
     /// The text is not an IPv6 address.
     #[error("{0:?} is not an IPv6 address (a full carrier of six uSIDs has eight groups and no `::`)")]
     NotAnAddress(String),
-    /// Nothing stands behind the block.
+    /// The address has no uSID behind its block.
     #[error("{0} carries no uSID behind its block")]
     Empty(Ipv6Addr),
     /// A uSID inside is 0. It ends a carrier and would cut this one short.

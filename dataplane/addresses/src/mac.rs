@@ -21,7 +21,7 @@ impl fmt::Display for Mac {
     }
 }
 
-/// The text is not six hexadecimal bytes with colons between them.
+/// Error: the text is not six hexadecimal bytes with colons between them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a MAC address such as 02:00:00:00:00:01")]
 pub struct MacParseError(String);

@@ -1,15 +1,15 @@
 //! Measures how busy a port is, and rates it by a band of quality.
 
-/// Bits behind the point of averages.
+/// Number of fraction bits of averages, which are fixed-point numbers.
 const FRACTION: u32 = 8;
-/// A sample counts for one part in 2² of the average (SAI).
+/// Weight of a new sample in the average, as a power of two: it counts for one part in 2² (SAI).
 const AVERAGING: u32 = 2;
-/// Longest time without samples that is counted, in samples. The average has forgotten what was before.
+/// Largest number of missed samples that is counted. After so many samples an average no longer depends on earlier ones.
 const MOST_SAMPLES: u64 = 32;
-/// By how much a score has to change before it is used, in permille: 5 % of the width of a band, so that a load that
-/// wavers about an edge does not change the band every time.
+/// Smallest change of a score, in permille, that is used. It is 5 % of the width of a band, so that a load near the
+/// edge of a band does not change the band every time.
 const HYSTERESIS: u16 = 6;
-/// Everything, in permille.
+/// The whole of a share, in permille.
 const FULL: u64 = 1000;
 /// Largest score.
 const WORST: u16 = 1000;
@@ -20,12 +20,12 @@ pub type Band = u8;
 /// The best band.
 const BEST: Band = 7;
 
-/// The rule that makes a band of a score.
+/// The rule that turns a score into a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandScale {
-    /// By the capacity that is left, beside that of the fastest member of the group.
+    /// The band follows from the capacity that is left, compared with that of the fastest member of the group.
     Available,
-    /// By the score alone: the best band up to `low`, the worst from `high` on, in permille.
+    /// The band follows from the score alone: the best band up to `low`, the worst from `high` on, in permille.
     Relative {
         /// Score up to which the band is the best.
         low: u16,
@@ -35,8 +35,8 @@ pub enum BandScale {
 }
 
 impl BandScale {
-    /// Returns the band of a member with this score, and with this share of the capacity of the group's fastest member
-    /// (in permille).
+    /// Returns the band of a member. `score` is its score, and `capacity` its capacity in permille of that of the
+    /// group's fastest member.
     pub fn band(self, score: u16, capacity: u16) -> Band {
         match self {
             Self::Available => {
@@ -90,7 +90,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Share of the load in the score if nothing else is said, in percent.
+    /// Default share of the load in the score, in percent.
     pub const RATE_WEIGHT: u8 = 50;
 
     /// Creates the sampler of an idle port. `rate` is in bit/s, `full_queue` in bytes, `now` in nanoseconds.
@@ -124,8 +124,8 @@ impl Sampler {
         whole(self.queue)
     }
 
-    /// Counts what the port shows now. Samples are taken every `interval` nanoseconds; if some were left out, the load since
-    /// then counts for each of them. It does nothing before an interval is over.
+    /// Takes a sample of the port if an interval is over. Samples are due every `interval` nanoseconds. If some were
+    /// missed, the average load since the last one counts for each of them.
     pub fn sample(&mut self, now: u64, interval: u64, shown: Sample) {
         let elapsed = now.saturating_sub(self.last);
         let samples = (elapsed / interval.max(1)).min(MOST_SAMPLES);
@@ -158,7 +158,8 @@ fn permille(part: u128, whole: u128) -> u32 {
     u32::try_from(share.min(u128::from(FULL))).unwrap_or_default()
 }
 
-/// Returns the average after one more sample. Both directions reach their end, so a constant load is its own average.
+/// Returns the average after one more sample. A step is never 0 before the average has reached the sample, so the
+/// average of a constant load becomes that load.
 fn averaged(average: u32, sample: u32) -> u32 {
     let sample = sample << FRACTION;
     let step = |distance: u32| (distance >> AVERAGING).max(distance.min(1));
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The bands in use while the port sends these shares of its rate, one for each millisecond.
+    /// Returns the bands in use while the port sends these shares of its rate, one for each millisecond.
     fn bands(loads: impl IntoIterator<Item = u64>, scale: BandScale) -> Vec<Band> {
         let mut sampler = Sampler::new(RATE, 0, Sampler::RATE_WEIGHT, 0, 0);
         let mut sent_bytes = 0;

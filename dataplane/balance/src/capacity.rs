@@ -20,10 +20,10 @@ const MEGABIT: u64 = 1_000_000;
 /// The measure that counts as the capacity of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// All of it.
+    /// The whole capacity of the link.
     #[default]
     Capacity,
-    /// What its average load leaves.
+    /// The part of the capacity that the average load leaves.
     Available,
 }
 
@@ -32,7 +32,7 @@ pub enum Metric {
 pub enum LinkId {
     /// A port of this node, by the name of its device.
     Own(String),
-    /// From a neighbour to a node behind it, by their BGP identifiers.
+    /// A link from a neighbour to a node behind it, by their BGP identifiers.
     Behind(Ipv4Addr, Ipv4Addr),
 }
 
@@ -44,7 +44,7 @@ pub type Links = BTreeMap<LinkId, Link>;
 pub struct Link {
     /// What the link can carry.
     pub capacity: BitRate,
-    /// What it carries on average.
+    /// Average load of the link.
     pub load: BitRate,
 }
 
@@ -58,7 +58,7 @@ impl Link {
     }
 }
 
-/// Who says what a link can carry.
+/// The source of a statement about the capacity of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// The configuration.
@@ -67,7 +67,7 @@ pub enum Origin {
     Heartbeat,
 }
 
-/// Returns the capacity that counts, of those that are said of one link: the configuration's before a heartbeat's.
+/// Returns which of several statements about the capacity of one link counts: the configuration's, or else a heartbeat's.
 pub fn believed(said: &[(Origin, BitRate)]) -> Option<(Origin, BitRate)> {
     said.iter().copied().min_by_key(|(origin, _)| *origin)
 }
@@ -77,9 +77,11 @@ pub fn path_capacity(links: impl IntoIterator<Item = BitRate>) -> Option<BitRate
     links.into_iter().min()
 }
 
-/// Returns the weights of members that can carry this much. Returns `None` if one of them is unknown: then all are equal.
+/// Returns the weights of members with these capacities. Returns `None` if one of the capacities is unknown: then all
+/// members have equal weights.
 ///
-/// A weight is in Mbit/s, or in the least power of ten of them with which the largest one fits.
+/// A weight is in Mbit/s. If the largest weight does not fit, the unit is 10, 100, ... Mbit/s: the smallest one that
+/// makes it fit.
 pub fn weights(capacities: &[Option<BitRate>]) -> Option<Vec<u16>> {
     let known: Vec<BitRate> = capacities.iter().copied().collect::<Option<_>>()?;
     let largest = known.iter().copied().max().unwrap_or_default();
@@ -90,21 +92,22 @@ pub fn weights(capacities: &[Option<BitRate>]) -> Option<Vec<u16>> {
     Some(known.iter().map(|capacity| u16::try_from(capacity / unit).unwrap_or(u16::MAX).max(1)).collect())
 }
 
-/// A value that changes all the time, and what others were told of it last.
+/// A value that changes all the time, and its last published state.
 ///
-/// A change is told if it is large for long enough, and not more often than that; a value that wavers is not told.
+/// A change is published if it is large and lasts for [`Self::HOLD`]. Publications are at least that far apart. A value
+/// that only wavers is not published.
 #[derive(Clone, Copy, Debug)]
 struct Publisher {
     published: u64,
     published_at: u64,
-    /// Since when the value has been another one.
+    /// Time since when the value has differed from the published one.
     differs_since: Option<u64>,
 }
 
 impl Publisher {
-    /// By how much a value has to differ from the published one, in percent of that.
+    /// Smallest difference from the published value that counts, in percent of the published value.
     const THRESHOLD_PERCENT: u64 = 10;
-    /// For how long it has to differ, and shortest time between two publications, in nanoseconds.
+    /// Time for which the value has to differ, and shortest time between two publications, in nanoseconds.
     const HOLD: u64 = 100_000_000;
 
     /// Creates the publisher of a value that is published at `now` (nanoseconds).
@@ -119,7 +122,7 @@ impl Publisher {
             self.differs_since = None;
             return None;
         }
-        // A clock that jumped back begins anew.
+        // If the clock has jumped back, the time begins anew.
         let since = self.differs_since.map_or(now, |since| since.min(now));
         (self.differs_since, self.published_at) = (Some(since), self.published_at.min(now));
         let is_over = |begin: u64| now.saturating_sub(begin) >= Self::HOLD;
@@ -133,19 +136,19 @@ impl Publisher {
     }
 }
 
-/// What was told of several links last.
+/// The last published state of several links.
 #[derive(Clone, Debug, Default)]
 pub struct Publishers {
     links: BTreeMap<LinkId, (Publisher, Link)>,
     told_at: Option<u64>,
-    /// Something has changed that was not told yet.
+    /// Whether a change has not been published yet.
     is_news: bool,
 }
 
 impl Publishers {
-    /// Looks at the present links. Returns all of them as they are to be told, if something is told now: a load that
-    /// differs by more than 10 % for 100 ms; another capacity, and a link that comes or goes, at once. Altogether, something is told no more often
-    /// than ten times a second.
+    /// Looks at the present links. If there is something to publish now, returns the state of all links. A load is
+    /// published when it has differed by more than 10 % for 100 ms; another capacity, and a link that comes or goes,
+    /// are published at once. There are at most ten publications per second.
     pub fn look(&mut self, links: &Links, now: u64) -> Option<Links> {
         let before = self.links.len();
         self.links.retain(|id, _| links.contains_key(id));
@@ -161,7 +164,7 @@ impl Publishers {
         Some(self.links.iter().map(|(id, (_, link))| (id.clone(), *link)).collect())
     }
 
-    /// Looks at one link. Returns true if it is to be told.
+    /// Looks at one link. Returns true if its state is to be published.
     fn look_at(&mut self, id: &LinkId, link: Link, now: u64) -> bool {
         let left = link.usable(Metric::Available);
         let Some((publisher, told)) = self.links.get_mut(id) else {

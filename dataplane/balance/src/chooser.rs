@@ -32,7 +32,7 @@ pub struct Choice {
 /// Why a flow has its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It had it for its last packet.
+    /// The flow had the member for its last packet.
     Kept,
     /// Nothing was known of the flow.
     New,
@@ -40,9 +40,9 @@ pub enum Why {
     Evicted,
     /// The flow was idle for longer than the gap.
     Gap,
-    /// Its member is not there any more.
+    /// The flow's earlier member does not exist any more.
     Gone,
-    /// Another member is better by more bands than the policy takes (`reactive`).
+    /// Another member is better by as many bands as the policy asks for (`reactive`).
     Reactive,
 }
 
@@ -54,7 +54,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Creates a chooser that remembers so many flows. Its random numbers depend on `seed` only.
+    /// Creates a chooser that remembers this number of flows. Its random numbers depend on `seed` only.
     pub fn new(flows: Flows, seed: u64) -> Self {
         Self { flows: FlowTable::new(flows), random: SplitMix64::new(seed) }
     }
@@ -225,7 +225,7 @@ mod tests {
             seen[chooser.choose(&adaptive(None), flow(number), &two_are_best, 10 * Policy::GAP).place] += 1;
         }
         assert_eq!((seen[1], seen[3]), (0, 0));
-        // Half of them are expected on each. The standard deviation is 31.6.
+        // Half of the packets are expected on each member. The standard deviation is 31.6.
         assert!((1874..=2126).contains(&seen[0]), "{seen:?}");
     }
 

@@ -14,7 +14,7 @@ pub struct PortState {
 }
 
 impl PortState {
-    /// Returns the band of the port beside the fastest one of the group, whose rate is in bit/s.
+    /// Returns the band of the port. `fastest` is the rate of the group's fastest port, in bit/s.
     pub fn band(self, scale: BandScale, fastest: u64) -> Band {
         const ALL: u64 = 1000;
         let capacity = match self.rate {
@@ -33,9 +33,9 @@ pub type Profile = u8;
 #[derive(Debug)]
 pub struct FarPorts(Box<[AtomicU64]>);
 
-/// The entry is known.
+/// Bit of an entry: its contents are known.
 const KNOWN: u64 = 1 << 63;
-/// Place of the score. The bits below are the rate in Mbit/s.
+/// Position of the score in an entry. The bits below it are the rate in Mbit/s.
 const SCORE: u32 = 32;
 const SCORE_MASK: u64 = 0xffff;
 const MEGABIT: u64 = 1_000_000;
@@ -52,7 +52,7 @@ impl FarPorts {
     /// Largest number of profiles, as in switches (Junos, Apstra).
     pub const MOST_PROFILES: usize = 64;
 
-    /// Sets what is known of the ports between a neighbour and the nodes of a profile. `None`: nothing.
+    /// Sets what is known of the ports between a neighbour and the nodes of a profile. `None`: nothing is known.
     pub fn set(&self, neighbor: u8, profile: Profile, state: Option<PortState>) {
         let packed = state.map_or(0, |PortState { score, rate }| {
             KNOWN | u64::from(score) << SCORE | (rate / MEGABIT).min(u32::MAX.into())
@@ -80,8 +80,8 @@ impl FarPorts {
     }
 }
 
-/// Returns what several ports are together: the mean of their rates, and of what is left of them. Returns `None` if there
-/// are none.
+/// Returns a port that stands for several: it has the mean of their rates, and the mean of their free capacities.
+/// Returns `None` if there are no ports.
 pub fn mean(ports: &[PortState]) -> Option<PortState> {
     const ALL: u64 = 1000;
     let count = u64::try_from(ports.len()).ok().filter(|count| *count > 0)?;

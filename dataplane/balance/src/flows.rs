@@ -2,28 +2,28 @@
 
 /// Entries of one set. A flow is in one set only.
 const WAYS: usize = 8;
-/// An entry's clock counts units of 2¹⁰ ns, which wrap after 73 minutes. A flow that sends one packet just then keeps its
-/// member, which is harmless.
+/// Logarithm of the unit of an entry's clock: 2¹⁰ ns. The clock wraps after 73 minutes. A flow that sends its next
+/// packet at just that time seems not to have been idle and keeps its member, which is harmless.
 const UNIT_BITS: u32 = 10;
 
-/// Number of flows that a table may be made for.
+/// Number of flows that a table has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows(usize);
 
 impl Flows {
-    /// Smallest number.
+    /// Smallest number of flows.
     pub const LEAST: usize = 256;
-    /// Largest number.
+    /// Largest number of flows.
     pub const MOST: usize = 1 << 20;
-    /// The number if nothing else is said.
+    /// Default number of flows.
     pub const DEFAULT: Self = Self(4096);
 
-    /// Returns how many there are room for.
+    /// Returns the number of flows that there is room for.
     pub const fn room(self) -> usize {
         self.0
     }
 
-    /// Returns the number, as a power of two within the bounds.
+    /// Limits a number of flows to the bounds, and rounds it up to a power of two.
     pub fn of(number: usize) -> Self {
         Self(number.clamp(Self::LEAST, Self::MOST).next_power_of_two())
     }
@@ -41,9 +41,9 @@ struct Entry {
 /// What the table knows of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Its last packet is no longer ago than the gap. It went to this member.
+    /// The last packet of the flow is no longer ago than the gap. It went to this member.
     Recent(u32),
-    /// Its last packet is longer ago.
+    /// The last packet of the flow is longer ago than the gap. It went to this member.
     Idle(u32),
     /// The flow is unknown, and an entry is free for it.
     New,

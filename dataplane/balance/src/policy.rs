@@ -1,4 +1,4 @@
-//! How a group chooses.
+//! Policies: how a group chooses among its members.
 
 use crate::bands::BandScale;
 use crate::far::Profile;
@@ -14,24 +14,25 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Idle time in nanoseconds if nothing else is said: 256 µs, as in SAI.
+    /// Default idle time in nanoseconds: 256 µs, as in SAI.
     pub const GAP: u64 = 256_000;
 }
 
 /// The rule by which a flow gets a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyMode {
-    /// Chance, in the proportion of the weights (`LetFlow`).
+    /// A random number decides, in the proportion of the weights (`LetFlow`).
     Flowlet,
-    /// The best band. Among equal ones the hash decides.
+    /// The best band decides, and among equal bands the hash.
     Adaptive(Adaptive),
-    /// The same, by the worse one of the own link and the links from the next hop to the nodes of the profile
-    /// ([`FarPorts`](crate::FarPorts)). Without a profile, and where nothing is known of those, the own link decides.
+    /// The best band decides, too. The band of a member is the worse one of two: that of the own link, and that of the
+    /// links from the next hop to the nodes of the profile ([`FarPorts`](crate::FarPorts)). Without a profile, and
+    /// where nothing is known of those links, the own link alone decides.
     Global(Adaptive, Option<Profile>),
 }
 
 impl PolicyMode {
-    /// Returns how bands decide. `None`: they do not.
+    /// Returns the rules by which bands decide. `None`: bands do not decide.
     pub const fn adaptive(&self) -> Option<&Adaptive> {
         match self {
             Self::Flowlet => None,
@@ -48,7 +49,7 @@ impl PolicyMode {
     }
 }
 
-/// How bands decide.
+/// The rules by which bands decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adaptive {
     /// The rule that makes a band of a score.
@@ -57,11 +58,11 @@ pub struct Adaptive {
     pub reactive: Option<Reactive>,
 }
 
-/// Moves within a flowlet.
+/// Rules for moves within a flowlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reactive {
-    /// By how many bands the best member has to be better. It is not 0.
+    /// Number of bands by which the best member has to be better. It is not 0.
     pub delta: u8,
-    /// Chance that a packet moves its flow then, in parts of 2³².
+    /// Chance that a packet then moves its flow, in parts of 2³².
     pub chance: u32,
 }

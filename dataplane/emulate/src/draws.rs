@@ -2,7 +2,7 @@
 
 use srv6d_random::SplitMix64;
 
-/// A generator of random numbers, which gives the same ones for the same name.
+/// A generator of random numbers that depend only on a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draws(SplitMix64);
 

@@ -31,12 +31,13 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Creates the settings of a port with this rate, and with the defaults for all else.
+    /// Creates the settings of a port with this rate, and with defaults for everything else.
     pub const fn of_rate(rate: u64) -> Self {
         Self { rate, queue: 256_000, packets: 512, overhead: 24, delay: 0, loss: Chance::NEVER, ecn: None }
     }
 
-    /// Returns the bytes in the queue that count as a full one: those from which every packet is marked, or else all of it.
+    /// Returns the number of bytes that counts as a full queue: the depth from which every packet is marked, or else
+    /// the size of the queue.
     pub fn full_queue(&self) -> u64 {
         self.ecn.map_or(self.queue, |ecn| ecn.max)
     }
@@ -49,7 +50,7 @@ pub struct Ecn {
     pub min: u64,
     /// Depth in bytes from which everything is marked.
     pub max: u64,
-    /// Chance of a mark just below `max`; it grows in a line from `min`.
+    /// Chance of a mark just below `max`. It grows linearly from 0 at `min`.
     pub probability: Chance,
     /// What becomes of a packet that should be marked and does not support ECN.
     pub non_ect: NonEct,
@@ -76,7 +77,7 @@ pub enum NonEct {
     /// It is dropped.
     #[default]
     Drop,
-    /// It goes on.
+    /// The packet is sent unmarked.
     Pass,
 }
 
@@ -85,24 +86,24 @@ pub enum NonEct {
 pub struct Chance(u64);
 
 impl Chance {
-    /// The chance of what never happens.
+    /// The probability 0.
     pub const NEVER: Self = Self(0);
-    /// The chance of what always happens.
+    /// The probability 1.
     pub const ALWAYS: Self = Self(1 << 32);
 
-    /// Returns the chance of that probability. Below 0 it is never, above 1 it is always.
+    /// Converts a probability. Numbers below 0 count as 0, numbers above 1 as 1.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value lies between 0 and 2^32")]
     pub fn of(probability: f64) -> Self {
         Self((probability.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64)
     }
 
-    /// Returns the probability.
+    /// Returns the probability as a number from 0 to 1.
     #[allow(clippy::cast_precision_loss, reason = "33 bits fit")]
     pub fn probability(self) -> f64 {
         self.0 as f64 / 4_294_967_296.0
     }
 
-    /// Returns true if it happens with this random number.
+    /// Returns true if the event happens when this random number is drawn.
     pub(crate) fn happens(self, draw: u32) -> bool {
         u64::from(draw) < self.0
     }

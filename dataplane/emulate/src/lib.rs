@@ -4,9 +4,9 @@
 //! offer ─► refused: port_down, queue_full, wred ─► onto the link, at the rate ─► lost: wire_loss ─► delay ─► release
 //! ```
 //!
-//! It has no clock and does no I/O: the caller hands in the time and the random numbers, so a worker and a simulator count
-//! the same packets alike. All arithmetic is in integers. What a division leaves is carried to the next packet, so a
-//! million packets take exactly as long as their bytes do at the rate.
+//! It has no clock and does no I/O: the caller hands in the time and the random numbers, so a worker and a simulator
+//! count the same packets alike. All arithmetic is in integers. The remainder of a division is carried to the next
+//! packet, so a million packets take exactly as long as their bytes do at the rate.
 #![forbid(unsafe_code)]
 
 mod draws;

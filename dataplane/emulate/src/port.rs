@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::emulation::{Ecn, Emulation, NonEct};
 
-/// A moment, or a span of time, in picoseconds. 64 bits would be enough for 213 days only.
+/// A point in time, or a span of time, in picoseconds. 64 bits would only be enough for 213 days.
 pub type Time = u128;
 
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
@@ -59,12 +59,12 @@ pub struct Counts {
     pub wire_loss: u64,
     /// Packets dropped because the port was down.
     pub port_down: u64,
-    /// Largest depth of the queue in bytes, with the packet that came.
+    /// Largest depth of the queue in bytes, including the packet that arrived.
     pub peak_queue: u64,
 }
 
 impl Counts {
-    /// Returns what has been counted since `before`. The peak is the one so far.
+    /// Returns what has been counted since `before`. The peak is the largest one since the port was made.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -83,19 +83,19 @@ impl Counts {
 /// One packet on its way through the port.
 #[derive(Clone, Debug)]
 struct Queued<F> {
-    /// When its last bit is on the wire.
+    /// Time at which its last bit is on the wire.
     sent: Time,
-    /// When it is at the other end.
+    /// Time at which it arrives at the other end.
     due: Time,
     frame: F,
 }
 
-/// A packet that is at the other end.
+/// A packet that has arrived at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released<F> {
     /// The packet.
     pub frame: F,
-    /// How much later this is than it should be.
+    /// Time between the packet's arrival at the other end and this release.
     pub late: Time,
 }
 
@@ -104,9 +104,9 @@ pub struct Released<F> {
 pub struct EmulatedLink<F> {
     emulation: Emulation,
     is_up: bool,
-    /// When the last bit of all packets is on the wire.
+    /// Time at which the last bit of all packets is on the wire.
     free_at: Time,
-    /// What the last division by the rate left, in bits times picoseconds per second.
+    /// Remainder of the last division by the rate, in bits times picoseconds per second.
     remainder: u128,
     queued: VecDeque<Queued<F>>,
     counts: Counts,
@@ -115,11 +115,11 @@ pub struct EmulatedLink<F> {
     load: Load,
 }
 
-/// How busy the link was in the last window.
+/// Load of the link in the last window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     since: Time,
-    /// How long the link had been busy by then.
+    /// Time for which the link had been busy until `since`.
     busy: Time,
     permille: u64,
 }
@@ -159,7 +159,7 @@ impl<F> EmulatedLink<F> {
         self.counts
     }
 
-    /// When the last bit of the packets so far is on the wire.
+    /// Returns the time at which the last bit of the packets so far is on the wire.
     pub fn free_at(&self) -> Time {
         self.free_at
     }
@@ -174,11 +174,11 @@ impl<F> EmulatedLink<F> {
         self.free_at.saturating_sub(now)
     }
 
-    /// Takes a packet. `mark` writes CE into it. On refusal the packet comes back, unchanged unless it got lost on the
-    /// wire.
+    /// Takes a packet. `mark` writes CE into it. A refused packet is returned. It is unchanged unless it got lost on
+    /// the wire.
     ///
     /// # Errors
-    /// Returns the packet and why it does not go on.
+    /// Returns the packet, and the reason why it was refused.
     pub fn offer(
         &mut self,
         now: Time,
@@ -215,7 +215,7 @@ impl<F> EmulatedLink<F> {
         Ok(())
     }
 
-    /// Refuses a packet with which the queue would have this depth.
+    /// Refuses a packet if the queue has no room for it. `depth` is the depth of the queue with the packet.
     fn admit(&mut self, depth: u64) -> Result<(), Refusal> {
         if !self.is_up {
             self.counts.port_down += 1;
@@ -228,7 +228,7 @@ impl<F> EmulatedLink<F> {
         Ok(())
     }
 
-    /// Uses the link for a packet. Returns when its last bit is on the wire.
+    /// Uses the link for a packet. Returns the time at which its last bit is on the wire.
     fn transmit(&mut self, now: Time, cost: u64) -> Time {
         let rate = u128::from(self.emulation.rate);
         let bits = u128::from(cost) * BITS * PS_PER_SECOND + self.remainder;
@@ -241,20 +241,20 @@ impl<F> EmulatedLink<F> {
         self.free_at
     }
 
-    /// Returns `due`, or the time of the last packet if that is later: a packet does not overtake another one, although
+    /// Returns `due`, or the time of the last packet if that is later: a packet does not overtake another one, even if
     /// the delay has become shorter.
     fn in_order(&self, due: Time) -> Time {
         self.queued.back().map_or(due, |last| last.due.max(due))
     }
 
-    /// Takes the next packet that is at the other end.
+    /// Takes the next packet that has arrived at the other end.
     pub fn release(&mut self, now: Time) -> Option<Released<F>> {
         let due = self.next_release().filter(|due| *due <= now)?;
         let front = self.queued.pop_front()?;
         Some(Released { frame: front.frame, late: now - due })
     }
 
-    /// When the next packet is at the other end.
+    /// Returns the time at which the next packet arrives at the other end.
     pub fn next_release(&self) -> Option<Time> {
         self.queued.front().map(|front| front.due)
     }
@@ -309,7 +309,7 @@ impl<F> EmulatedLink<F> {
         self.take_all(now)
     }
 
-    /// Share of the time for which the link was busy in the last tenth of a second that is over, in permille.
+    /// Returns the share of the last complete tenth of a second for which the link was busy, in permille.
     pub fn load(&mut self, now: Time) -> u64 {
         let span = now.saturating_sub(self.load.since);
         if span >= WINDOW {
@@ -320,7 +320,7 @@ impl<F> EmulatedLink<F> {
         self.load.permille
     }
 
-    /// When [`load`](Self::load) has to be asked again. `None`: it is 0 until a packet comes.
+    /// Returns the time at which [`load`](Self::load) has to be called again. `None`: the load is 0 until a packet arrives.
     pub fn next_sample(&self) -> Option<Time> {
         let is_idle = self.load.permille == 0 && self.taken == self.load.busy;
         (!is_idle).then_some(self.load.since + WINDOW)

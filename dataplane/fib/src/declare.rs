@@ -31,7 +31,7 @@ pub(crate) fn comment(text: &mut String, indent: &str, lines: &[&str]) {
     let _ = writeln!(text, "{indent}/*{} */", lines.join(&format!("\n{indent} *")));
 }
 
-/// Constants, with the same names in both languages.
+/// Declares constants with the same names in Rust and C.
 macro_rules! constants {
     ($($(#[doc = $doc:literal])* pub const $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[doc = $doc])* pub const $name: $type = $value;)*

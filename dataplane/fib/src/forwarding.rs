@@ -13,8 +13,8 @@ pub type Prefixes = [BTreeSet<Prefix>; 2];
 /// Targets by IPv6 and by IPv4 prefix.
 pub type PrefixTable = [BTreeMap<Prefix, u32>; 2];
 
-/// One generation of what the XDP program forwards by: an extract of the tables, row by row. What is not here is left to
-/// the workers.
+/// One generation of the rows that the XDP program forwards by: an extract of the tables. Packets that need a row that
+/// is not here are left to the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarding {
     /// Settings of the node, which hold for every packet.
@@ -35,25 +35,25 @@ pub struct Forwarding {
     pub own_sources: BTreeMap<u16, Prefixes>,
     /// Tables by number. The longest prefix decides.
     pub tables: BTreeMap<u16, PrefixTable>,
-    /// SIDs.
+    /// SIDs of this node, by index.
     pub sids: BTreeMap<u32, SidRow>,
-    /// Paths of steered prefixes.
+    /// Groups of paths, by the index of the steered prefix.
     pub steers: BTreeMap<u32, GroupRow>,
-    /// List of the members of these.
+    /// List of the members of `steers`.
     pub steer_members: BTreeMap<u32, u32>,
-    /// Patterns of these.
+    /// Patterns of `steers`, by index.
     pub steer_patterns: BTreeMap<u32, PatternRow>,
-    /// Paths.
+    /// Paths, by index.
     pub paths: BTreeMap<u32, PathRow>,
-    /// SRHs of these, of those that have one of up to two segments.
+    /// SRHs of the paths that have an SRH of at most two segments, by the index of the path.
     pub srhs: BTreeMap<u32, SrhRow>,
-    /// Groups of next hops.
+    /// Groups of next hops, by index.
     pub groups: BTreeMap<u32, GroupRow>,
-    /// List of the members of these.
+    /// List of the members of `groups`.
     pub group_members: BTreeMap<u32, u32>,
-    /// Patterns of these.
+    /// Patterns of `groups`, by index.
     pub group_patterns: BTreeMap<u32, PatternRow>,
-    /// Next hops.
+    /// Next hops, by index.
     pub hops: BTreeMap<u32, HopRow>,
 }
 

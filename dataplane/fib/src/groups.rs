@@ -9,18 +9,19 @@ use zerocopy::IntoBytes as _;
 
 use crate::{BY_HASH, GroupRow, PatternRow, Spread};
 
-/// Groups by their index, the list of the members of those that have several, and their patterns.
+/// Groups by their index, the list of the members of groups with several members, and the patterns of these groups.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     rows: Vec<GroupRow>,
-    /// Numbers of the policies by which groups choose. Groups behind the end choose by the hash.
+    /// Numbers of the policies by which groups choose, by index of the group. Groups beyond the end of this list choose
+    /// by the hash.
     policies: Vec<u16>,
     members: Vec<u32>,
     patterns: Vec<PatternRow>,
-    /// Where these members begin in the list. Groups with the same members share theirs, and a group that gets the
-    /// members back that it had before takes no more room.
+    /// Positions in `members` at which known lists of members begin. Groups with the same members share them, and a
+    /// group that gets its earlier members back takes no more room.
     known: HashMap<Box<[u32]>, u32>,
-    /// Indexes of patterns, which groups share likewise.
+    /// Indexes of known patterns. Groups with the same pattern share it.
     known_patterns: HashMap<PatternRow, u32>,
 }
 
@@ -43,12 +44,12 @@ impl Groups {
         self.rows.is_empty()
     }
 
-    /// Length of the list of members, those that no group has any more included.
+    /// Length of the list of members, including members that no group has any more.
     pub const fn list_len(&self) -> usize {
         self.members.len()
     }
 
-    /// Number of patterns, those that no group has any more included.
+    /// Number of patterns, including patterns that no group has any more.
     pub const fn pattern_count(&self) -> usize {
         self.patterns.len()
     }
@@ -172,7 +173,7 @@ impl Groups {
         }
     }
 
-    /// Where these members begin in the list.
+    /// Returns the position in the list at which these members begin.
     fn place(&mut self, members: &[u32]) -> u32 {
         if let Some(&known) = self.known.get(members) {
             return known;

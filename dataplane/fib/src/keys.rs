@@ -25,9 +25,9 @@ const _: () = assert!(OF_TABLES as u32 == OF_PORTS as u32 + PORTS, "tables come 
 const _: () = assert!(OF_CARRIERS as u32 == OF_TABLES as u32 + TABLES, "carriers come behind tables");
 
 rows! {
-    /// A prefix: whose it is, and its address.
+    /// A key of a prefix map: the owner of the prefix, and its address.
     pub struct KeyRow(key, 24 bytes) {
-        /// Bits that are compared, those of `owner` included.
+        /// Number of bits that are compared, including the 32 of `owner`.
         pub prefix_len: u32,
         /// Number, family and generation: `KEY_..._BIT`.
         pub owner: u32,
@@ -47,7 +47,8 @@ impl KeyRow {
     }
 }
 
-/// Returns what stands in front of an address in a key: the table of a prefix, or whose sources these are.
+/// Returns the owner that stands in front of an address in a key: the table of a prefix, or the port or table of a
+/// source prefix.
 pub fn key_owner(set: usize, number: u16, is_v4: bool) -> u32 {
     u32::from(number) << KEY_NUMBER_BIT | u32::from(is_v4) << KEY_V4_BIT | u32::from(set == 1) << KEY_SET_BIT
 }

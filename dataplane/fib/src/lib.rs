@@ -9,7 +9,8 @@
 //!
 //! A row, a kind, a flag or a limit is declared once, here. [`c_header`] writes the same declarations in C, for the
 //! program. A row is named by its index in its table, which is the same for all engines; the maps of the program hold
-//! two generations, so an index there has the offset of its generation.
+//! two generations, so an index there has the offset of its generation. Only the row of a port has another index there:
+//! the number of the device, because that is all that the program knows of a frame that comes in.
 //!
 //! Numbers stand in rows as the processor has them, and addresses as they stand in packets.
 #![forbid(unsafe_code)]

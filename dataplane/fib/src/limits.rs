@@ -19,9 +19,9 @@ constants! {
     pub const COUNTED_PATHS: u32 = 4096;
     /// Groups of next hops.
     pub const GROUPS: u32 = 8192;
-    /// Members of groups that have several, those of steered prefixes and those of next hops for themselves.
+    /// Members of groups with several members. Steered prefixes and groups of next hops have this many each.
     pub const MEMBERS: u32 = 65_536;
-    /// Patterns of groups: so many for steered prefixes, and so many for next hops.
+    /// Patterns of groups. Steered prefixes and groups of next hops have this many each.
     pub const PATTERNS: u32 = 256;
     /// Next hops.
     pub const HOPS: u32 = 8192;

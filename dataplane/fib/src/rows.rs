@@ -3,7 +3,8 @@
 use crate::declare::{constants, kinds, rows};
 
 constants! {
-    /// Bits of the index in a target, what a destination leads to. What is in front of them says which table has the row.
+    /// Number of bits of the index in a target. A target says what a destination leads to; the bits above the index say
+    /// which table has the row.
     pub const TARGET_INDEX_BITS: u32 = 28;
     /// Target: a SID of this node, by its index among SIDs.
     pub const TARGET_SID: u32 = 0;
@@ -33,7 +34,7 @@ constants! {
     pub const GUARDS_SIDS: u32 = 1;
     /// Flag of a port: only listed sources may send.
     pub const CHECKS_SOURCES: u32 = 2;
-    /// Flag of a port: the XDP program may forward its packets to other ports.
+    /// Flag of a port: the XDP program may forward its packets to other ports, or the tc program those of applications.
     pub const FORWARDS: u32 = 4;
     /// Flag of a port: the XDP program may decapsulate what a SID delivers to this node.
     pub const DELIVERS: u32 = 8;
@@ -80,13 +81,13 @@ constants! {
 }
 
 kinds! {
-    /// What is done at a SID.
+    /// What is done with a packet to a SID.
     pub enum SidKind {
         /// The slow path does it.
         Slow = 0 as SID_SLOW,
         /// NEXT-CSID behind a 32-bit block (uN): the new destination is looked up in the main table.
         Shift = 1 as SID_SHIFT,
-        /// The same (uA), and the packet leaves by the SID's group.
+        /// NEXT-CSID behind a 32-bit block (uA): the packet leaves by the SID's group of next hops.
         ShiftVia = 2 as SID_SHIFT_VIA,
         /// End.DT6, End.DT4, End.DT46: the destination inside is looked up in the SID's table.
         Decapsulate = 3 as SID_DECAPSULATE,
@@ -106,7 +107,7 @@ kinds! {
 }
 
 rows! {
-    /// Settings of the node, which hold for every packet.
+    /// Settings of the node that hold for every packet.
     pub struct NodeRow(node, 48 bytes) {
         /// `HASH_QP`, `CHECKS_DOMAIN`, `DECREMENTS_LOCAL`.
         pub flags: u32,
@@ -118,7 +119,7 @@ rows! {
         pub zero: u32,
         /// Seed of the choice of a next hop: a number to XOR, and a number to multiply by.
         pub seed_of_hops: [u64; 2],
-        /// Seed of the choice of a path, likewise.
+        /// Seed of the choice of a path: a number to XOR, and a number to multiply by.
         pub seed_of_paths: [u64; 2],
     }
 
@@ -140,7 +141,7 @@ rows! {
     pub struct SidRow(sid, 32 bytes) {
         /// What is done.
         pub kind: SidKind,
-        /// Shifts: bits consumed, 16 or 32.
+        /// Number of bits that a shift consumes, 16 or 32.
         pub by: u8,
         /// Decapsulation: `DECAPSULATES_V6`, `DECAPSULATES_V4`, `UNIFORM`.
         pub flags: u8,
@@ -158,32 +159,33 @@ rows! {
         pub argument: [u64; 2],
     }
 
-    /// Paths or next hops. Of several, the flow's hash picks one by the group's pattern.
+    /// A group of paths or of next hops. If the group has several members, the flow's hash picks one by the group's pattern.
     pub struct GroupRow(group, 12 bytes) {
-        /// How many members there are. 0: the packet goes nowhere.
+        /// Number of members. 0: the packet goes nowhere.
         pub count: u32,
-        /// Of several members: index of the pattern.
+        /// Index of the pattern, if the group has several members.
         pub pattern: u32,
-        /// Of one member: its index. Of several: where they begin in the list of members.
+        /// Index of the only member. If the group has several members, it is their first position in the list of members.
         pub at: u32,
     }
 
     /// The slots of a group, each with its member. The flow's hash picks a slot, and each member has as many slots as its share
     /// of the flows asks.
     pub struct PatternRow(pattern, 2048 bytes) {
-        /// Places of the members in their group, by slot.
+        /// For each slot, the place of its member in the group.
         pub members: [[u16; 32]; 32],
     }
 
-    /// A path: the outer header. One cache line.
+    /// A path: what its outer header is written from. The row fills one cache line.
     #[align(64)]
     pub struct PathRow(path, 64 bytes) {
-        /// Source and destination.
+        /// Source and destination address of the outer header.
         pub addresses: [u8; 32],
-        /// What is the same for every packet in the first eight bytes of the outer header: version, bits that are set in
-        /// the traffic class, hop limit.
+        /// The part of the first eight bytes of the outer header that is the same for every packet: version, hop limit,
+        /// and the bits that are set in the traffic class.
         pub first: u64,
-        /// Mask of the bits of the inner traffic class that are taken over, where the traffic class stands in these bytes.
+        /// Mask, at the position of the traffic class in these eight bytes, of the bits that are copied from the inner
+        /// traffic class.
         pub class_kept: u64,
         /// Slot of the counter.
         pub slot: u32,
@@ -199,9 +201,9 @@ rows! {
         pub kind: PathKind,
     }
 
-    /// The SRH of a path, for the XDP program alone. The rest is zero.
+    /// The SRH of a path, for the programs in the kernel alone. Bytes behind a shorter SRH are zero.
     pub struct SrhRow(srh, 40 bytes) {
-        /// As it stands in the packet, but for the next header.
+        /// Bytes of the SRH as they stand in the packet, except for the next header.
         pub bytes: [[u8; 8]; 5],
     }
 
@@ -209,7 +211,8 @@ rows! {
     pub struct HopRow(hop, 24 bytes) {
         /// Destination and source MAC address.
         pub ethernet: [u8; 12],
-        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, tagged, or one of several).
+        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, or tagged), or the row stands for
+        /// several (`BY_FLOW`).
         pub mtu: u32,
         /// Slot of the counter.
         pub slot: u32,
@@ -249,11 +252,11 @@ rows! {
 
     /// A locator block whose uSIDs have an index. A look-up takes one load instead of a walk down the trie.
     pub struct BlockRow(block, 16 bytes) {
-        /// Upper 32 bits.
+        /// Upper 32 bits of the block's prefix.
         pub prefix: u32,
-        /// 0: there is no block.
+        /// Whether there is a block. 0: there is none.
         pub is_used: u32,
-        /// Of the longest prefix that is not longer than the block.
+        /// Row of the longest prefix that contains the block.
         pub covering: PrefixRow,
     }
 

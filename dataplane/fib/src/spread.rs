@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{PatternRow, SLOT_BITS};
 
-/// Slots of a group. A group with more members uses the first so many of them.
+/// Number of slots of a group. A group with more members than that uses only the first ones.
 pub const SLOTS: usize = 1 << SLOT_BITS;
 
 /// Members of a group, and their slots if there are several.
@@ -20,7 +20,7 @@ pub struct Spread {
     policy: u16,
 }
 
-/// Number of no policy: the flow's hash chooses among the members.
+/// Number that stands for no policy: the flow's hash chooses among the members.
 pub const BY_HASH: u16 = 0;
 
 impl Spread {
@@ -48,13 +48,14 @@ impl Spread {
         self.pattern.as_deref()
     }
 
-    /// Returns the member that has each slot. If there are not several members, there are no slots.
+    /// Returns, for each slot, the member that has it. A group with fewer than two members has no slots.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         let places = self.pattern.iter().flat_map(|pattern| pattern.members.as_flattened());
         places.filter_map(|&place| self.members.get(usize::from(place)).copied())
     }
 
-    /// Returns the same spread over members that have other numbers now. A member that is gone has none.
+    /// Returns the same spread, with the present numbers of its members. `number` returns the number of a member, or
+    /// `None` if the member is gone.
     #[must_use]
     pub fn renumbered(&self, number: impl Fn(u32) -> Option<u32>) -> Self {
         let members = self.members.iter().map(|&member| number(member).unwrap_or(NOBODY)).collect();
@@ -65,7 +66,7 @@ impl Spread {
 /// Stands for a member that is gone.
 const NOBODY: u32 = u32::MAX;
 
-/// Spreads members over slots. Groups of the same weights that never had others share a pattern, which is made once.
+/// Spreads members over slots. New groups with the same weights share a pattern, which is made once.
 #[derive(Clone, Debug, Default)]
 pub struct Spreader {
     fresh: HashMap<Box<[u32]>, Arc<PatternRow>>,
@@ -105,15 +106,16 @@ fn distinct(weighted: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     (members, weights)
 }
 
-/// Returns the slots of members that have no slots yet: in equal shares one member after the other, and from there to the
-/// shares that are asked for.
+/// Returns the slots of a new group. The slots are first given to the members in equal shares, one member after the
+/// other, and then moved until each member has the share of its weight.
 fn fresh(weights: &[u32]) -> PatternRow {
     let equal = shares(&vec![1; weights.len()]);
     let places = (0..).zip(&equal).flat_map(|(member, &share)| std::iter::repeat_n(Some(member), share));
     packed(&moved(&places.collect::<Vec<_>>(), &shares(weights)))
 }
 
-/// Returns the place of each slot's member among these members, if it is one of them.
+/// Returns, for each slot of the earlier group, the place of the slot's member in `members`. `None`: the member is not
+/// in `members`.
 fn places(members: &[u32], before: &Spread) -> Vec<Option<u16>> {
     let mut places: HashMap<u32, u16> = HashMap::with_capacity(members.len());
     for (place, &member) in (0..).zip(members) {
@@ -148,7 +150,8 @@ fn shares(weights: &[u32]) -> Vec<usize> {
     shares
 }
 
-/// Returns the slots with these shares. Slots of nobody, and those of members with too many, go to members with too few.
+/// Moves slots until each member has its share. Slots without a member, and slots of members with too many, go to
+/// members with too few.
 fn moved(places: &[Option<u16>], shares: &[usize]) -> Vec<u16> {
     let mut left = shares.to_vec();
     let mut take = |place: u16| match left.get_mut(usize::from(place)) {

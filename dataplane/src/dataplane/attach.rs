@@ -12,8 +12,8 @@
 //! memory's own descriptor. They are attached again on a new memory.
 
 use srv6d_xsk::{
-    BusyPollWatch, Capacity, ClaimProgram, LossWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError, offload,
-    probe,
+    BusyPollWatch, Capacity, ClaimProgram, LossWatch, Mode, Program, ProgramSettings, Socket, Umem, XskError,
+    device_features, probe,
 };
 
 use super::{AttachedPort, Dataplane, DataplaneError, Device, descriptors};
@@ -43,7 +43,7 @@ impl Chosen {
 enum Kind {
     OwnVeth,
     Port,
-    /// A port in the zero-copy memory that is itself not in zero-copy mode.
+    /// A port that uses the zero-copy memory without being in zero-copy mode.
     #[cfg(feature = "faults")]
     Apart,
 }
@@ -79,7 +79,7 @@ impl Dataplane {
     }
 
     fn attach_device(&mut self, device: &str, mode: Mode, kind: Kind) -> Result<AttachedPort, DataplaneError> {
-        let queues = offload::queues(device)?;
+        let queues = device_features::queues(device)?;
         let workers = self.workers.len();
         if (queues as usize) < workers {
             return Err(DataplaneError::TooFewQueues { device: device.to_owned(), queues, workers });
@@ -271,10 +271,10 @@ impl Dataplane {
 /// Makes a NIC leave VLAN tags in frames, if the driver allows that. Returns a note about a port whose tagged frames
 /// may still look untagged.
 fn unseen_tags(device: &str, program: &Program) -> Option<String> {
-    if let Err(why) = offload::set_tag_stripping_off(device) {
+    if let Err(why) = device_features::set_tag_stripping_off(device) {
         tracing::debug!("{device}: {why}");
     }
-    let why = program.cannot_read_tags().filter(|_| offload::may_strip_tags(device))?;
+    let why = program.cannot_read_tags().filter(|_| device_features::may_strip_tags(device))?;
     let what = format!(
         "VLAN tags may be unseen, and tagged frames be forwarded as untagged: turn `txvlan` off at the other end of a veth, \
          `rxvlan` off on a NIC (ethtool -K), or use Linux 6.8 and native XDP ({why})"
@@ -287,10 +287,10 @@ fn unseen_tags(device: &str, program: &Program) -> Option<String> {
 /// has NAPI, by a native XDP program of its own or by this offload. So what comes from an XDP program at the other end is
 /// not lost when this srv6d ends. The offload stays on; with the XDP program the kernel has turned it on anyway.
 fn keep_napi(device: &str, program: &Program) {
-    let is_veth = offload::driver(device).is_ok_and(|driver| driver == "veth");
+    let is_veth = device_features::driver(device).is_ok_and(|driver| driver == "veth");
     if is_veth
         && program.chosen().0 == Mode::Native
-        && let Err(why) = offload::set_receive_offload(device, true)
+        && let Err(why) = device_features::set_receive_offload(device, true)
     {
         tracing::warn!("{device}: {why}: what an XDP program at the other end sends is lost when this srv6d ends");
     }

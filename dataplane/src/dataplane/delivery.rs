@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use srv6d_fib::{DELIVERS, FORWARDS, Forwarding};
 use srv6d_srv6::desired::{Port, PortId, Role};
-use srv6d_xsk::xdp_offload::{KernelEnd, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{KernelEnd, ProgramWiring, XdpOffload};
 
 use super::offload::why_not;
 use super::{Dataplane, device_name};
@@ -42,13 +42,13 @@ impl Dataplane {
         })
     }
 
-    /// Puts the tc programs on the ports that packets for this node may be delivered from, and writes into `wiring` which
-    /// ports these are. Ports that the XDP program is not needed on then are removed from it.
+    /// Puts the tc programs on the ports that packets for this node may be delivered from, and writes into `wiring`
+    /// which ports these are. Ports on which the XDP program is then not needed are removed from `wiring`.
     pub(super) fn wire_delivery(
         &self,
         program: &mut XdpOffload,
         rows: &Forwarding,
-        wiring: &mut Wiring,
+        wiring: &mut ProgramWiring,
     ) -> BTreeMap<String, String> {
         let mut refused = BTreeMap::new();
         wiring.kernel = self.kernel_end();
@@ -61,7 +61,7 @@ impl Dataplane {
                 Err(why) => drop(refused.insert(name.to_owned(), why.to_string())),
             }
         }
-        let Wiring { from, kernel, .. } = wiring;
+        let ProgramWiring { from, kernel, .. } = wiring;
         let delivers = |index: &u16| kernel.as_ref().is_some_and(|kernel| kernel.from.contains(index));
         let forwards = |index: &u16| rows.ports.get(index).is_some_and(|port| port.flags & FORWARDS != 0);
         from.retain(|index, _| forwards(index) || delivers(index));
@@ -69,7 +69,7 @@ impl Dataplane {
     }
 
     /// Returns the devices that packets for this node are delivered from, by their numbers.
-    pub(super) fn delivering(&self, wiring: &Wiring) -> BTreeMap<u16, String> {
+    pub(super) fn delivering(&self, wiring: &ProgramWiring) -> BTreeMap<u16, String> {
         let indexes = wiring.kernel.iter().flat_map(|kernel| &kernel.from);
         let device = |index: &u16| {
             let name = self.tables.desired().ports.get(usize::from(*index)).map(device_name)?;

@@ -9,7 +9,7 @@ use super::DataplaneError;
 
 /// Number of descriptors of a port besides its sockets: program, maps, link.
 const OF_A_PROGRAM: u64 = 12;
-/// Number of descriptors of a port for each worker: an AF_XDP socket, and what libxdp opens besides it.
+/// Number of descriptors of a port for each worker: an AF_XDP socket, and another one that libxdp opens.
 const OF_A_SOCKET: u64 = 2;
 /// Number of descriptors left for everything else: management, metrics, controllers, and the loading of a program.
 const RESERVED: u64 = 64;

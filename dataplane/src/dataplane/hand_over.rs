@@ -17,7 +17,7 @@ use srv6d_fib::{
     TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_xsk::QueueHandOver;
-use srv6d_xsk::xdp_offload::{TakenOver, Wiring};
+use srv6d_xsk::xdp_offload::{ProgramWiring, TakenOver};
 
 use crate::hand_over::HandOvers;
 
@@ -79,13 +79,13 @@ impl HandOver {
         ))
     }
 
-    /// Begins a hand-over if the program gets more than it had, and marks in `wiring` what it takes over. `generation` is that
+    /// Begins a hand-over if the program gets more than it had, and marks in `wiring` what it takes over. `revision` is that
     /// of the tables. Workers have to be woken if this returns true.
     pub(super) fn follow(
         &mut self,
-        before: Option<&(Forwarding, Wiring)>,
-        (rows, wiring): (&Forwarding, &mut Wiring),
-        generation: u64,
+        before: Option<&(Forwarding, ProgramWiring)>,
+        (rows, wiring): (&Forwarding, &mut ProgramWiring),
+        revision: u64,
         now: Instant,
     ) -> bool {
         let more = new_to(before, rows, wiring);
@@ -95,7 +95,7 @@ impl HandOver {
             self.number = self.number.wrapping_add(1).max(1);
             self.since = Some((now, self.since.map_or(now, |(_, first)| first)));
             self.idle.clear();
-            self.told.begin(self.number, generation);
+            self.told.begin(self.number, revision);
         }
         if self.since.is_some() {
             wiring.taken_over = self.marks(rows, wiring);
@@ -103,7 +103,7 @@ impl HandOver {
         begins
     }
 
-    fn marks(&self, rows: &Forwarding, wiring: &Wiring) -> TakenOver {
+    fn marks(&self, rows: &Forwarding, wiring: &ProgramWiring) -> TakenOver {
         let ports = wiring.from.iter().filter(|(_, number)| self.new.ports.contains(number));
         let hops = rows.hops.iter().filter(|(_, hop)| self.new.hops.contains(&hop.slot));
         TakenOver {
@@ -153,12 +153,12 @@ impl HandOver {
 }
 
 /// Returns what the program has not forwarded so far.
-fn new_to(before: Option<&(Forwarding, Wiring)>, rows: &Forwarding, wiring: &Wiring) -> New {
+fn new_to(before: Option<&(Forwarding, ProgramWiring)>, rows: &Forwarding, wiring: &ProgramWiring) -> New {
     let Some((was, wired)) = before else {
         return New { ports: wiring.from.values().copied().collect(), ..New::default() };
     };
     let known: BTreeSet<u16> = wired.from.values().copied().collect();
-    let delivering = |wiring: &Wiring| -> BTreeSet<u16> {
+    let delivering = |wiring: &ProgramWiring| -> BTreeSet<u16> {
         let from = wiring.kernel.iter().flat_map(|kernel| &kernel.from);
         from.filter_map(|index| wiring.from.get(index).copied()).collect()
     };
@@ -172,8 +172,11 @@ fn new_to(before: Option<&(Forwarding, Wiring)>, rows: &Forwarding, wiring: &Wir
 }
 
 /// Returns the slots of next hops that the program did not send to, or to whose devices it sent less.
-fn new_hops((was, wired): (&Forwarding, &Wiring), (rows, wiring): (&Forwarding, &Wiring)) -> BTreeSet<u32> {
-    let sent = |rows: &Forwarding, wiring: &Wiring| -> BTreeMap<u32, u32> {
+fn new_hops(
+    (was, wired): (&Forwarding, &ProgramWiring),
+    (rows, wiring): (&Forwarding, &ProgramWiring),
+) -> BTreeSet<u32> {
+    let sent = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeMap<u32, u32> {
         let takes = |port| wiring.to.get(&port).map_or(0, |device: &DeviceRow| device.mtu);
         rows.hops.values().map(|hop| (hop.slot, takes(hop.port))).collect()
     };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow};
+use srv6d_fib::{COUNTED_PATHS, Forwarding, GroupRow, HopRow, PathKind, PathRow, TWO_SEGMENTS};
 use srv6d_srv6::desired::TableId;
 use srv6d_xsk::xdp_offload::XdpOffload;
 
@@ -13,17 +13,26 @@ use super::{Dataplane, device_name};
 /// Why the worker encapsulates what applications send by a path.
 pub type WhyWorker = &'static str;
 
+/// Why `auto` is the worker for what leaves through some veths.
+const UNFINISHED: WhyWorker = "it leaves through a veth that leaves checksums unfinished, which a srv6d at its other end forwards as they are \
+                               (`ethtool -K PORT tx off`, or engine = \"tc\" under [host] if no srv6d is there)";
+
 /// Puts the program at the egress of the own veth's other end. Returns whether it is there. If the kernel has refused it
-/// (`refused`), it is not tried again.
+/// (`refused`), it is not tried again. That is worth a warning unless srv6d has chosen the program (`is_chosen`).
 pub(super) fn put_on(
-    (program, refused): (&mut XdpOffload, &mut Option<String>),
+    (program, refused, is_chosen): (&mut XdpOffload, &mut Option<String>, bool),
     number: u16,
     kernel_end: &str,
 ) -> bool {
     if refused.is_none()
         && let Err(why) = program.put_on_local(number, kernel_end)
     {
-        tracing::warn!("{why}: workers encapsulate what applications of this node send");
+        let what = "workers encapsulate what applications of this node send";
+        if is_chosen {
+            tracing::info!("{why}: {what}");
+        } else {
+            tracing::warn!("{why}: {what}");
+        }
         *refused = Some(why.to_string());
     }
     refused.is_none()
@@ -44,8 +53,11 @@ impl Dataplane {
         let by_slot: BTreeMap<u32, &PathRow> =
             offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
         let ports = &self.tables.desired().ports;
-        let why_workers_send =
-            |port: u16| ports.get(usize::from(port)).and_then(|port| self.why_workers_send(device_name(port)));
+        let why_workers_send = |port: u16| {
+            let name = device_name(ports.get(usize::from(port))?);
+            let unfinished = || self.in_front.unfinished.contains(name).then_some(UNFINISHED);
+            self.why_workers_send(name).or_else(unfinished)
+        };
         let why_worker = |name: &String| {
             let slot = self.tables.slots().paths.find(name).and_then(|slot| u32::try_from(slot).ok());
             match slot.and_then(|slot| by_slot.get(&slot)) {
@@ -69,13 +81,13 @@ fn why_not(
     let members = rows.groups.get(&path.group).map(|group| members(rows, *group)).unwrap_or_default();
     let hops: Vec<&HopRow> = members.iter().filter_map(|hop| rows.hops.get(hop.as_ref()?)).collect();
     match path.kind {
-        PathKind::WithSrh => Some("it has an SRH"),
         PathKind::Slow | PathKind::ByFlow => Some("it has no next hop, or its next hops have different sources"),
-        PathKind::WithoutSrh if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
-        PathKind::WithoutSrh if hops.is_empty() || hops.len() < members.len() => {
+        _ if path.srh_units > TWO_SEGMENTS => Some("its SRH has more than two segments"),
+        _ if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
+        _ if hops.is_empty() || hops.len() < members.len() => {
             Some("not all of its next hops are resolved, up, and on untagged ports")
         }
-        PathKind::WithoutSrh => hops.iter().find_map(|hop| why_workers_send(hop.port)),
+        _ => hops.iter().find_map(|hop| why_workers_send(hop.port)),
     }
 }
 

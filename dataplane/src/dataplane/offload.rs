@@ -15,8 +15,9 @@ use srv6d_fib::{
 use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
 use srv6d_srv6::offload::{self, Offload};
+use srv6d_xsk::device_features::leaves_checksums_unfinished;
 use srv6d_xsk::probe::{self, TakesRedirect};
-use srv6d_xsk::xdp_offload::{PacketCount, Sizes, Wiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{Hook, PacketCount, ProgramWiring, Sizes, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
 use super::hand_over::HandOver;
@@ -24,25 +25,25 @@ use super::tap::ProgramTap;
 use super::{Dataplane, Device, PacketMemory, device_name, local};
 use crate::capture::Taps;
 
-/// Packets up to here come in one buffer, whatever the driver. A port that takes no others from an XDP program would drop
-/// longer ones in silence, and the program cannot tell: the verifier allows no difference of packet pointers to those
-/// without `CAP_PERFMON`.
+/// Length up to which packets arrive in one buffer with every driver. A port that takes only packets in one buffer from
+/// an XDP program would drop longer ones silently. The program cannot know the length of the first buffer: without
+/// `CAP_PERFMON` the verifier does not allow it to subtract packet pointers.
 const ONE_BUFFER: u32 = 1500;
 
-/// How a port with `offload = "xdp"` or `"auto"` stands.
+/// State of a port with `offload = "xdp"` or `"auto"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortOffload {
-    /// The XDP program forwards what is plain and comes in here.
+    /// Whether the XDP program forwards plain packets that arrive on this port.
     pub on: bool,
-    /// srv6d has chosen this (`auto`).
+    /// Whether srv6d has chosen this itself (`auto`).
     pub auto: bool,
-    /// Why it does not, or which of them it does not. Empty: there is nothing to say. With `auto`, why srv6d has chosen this
-    /// stands in front.
+    /// Why the program forwards none of these packets, or which of them it leaves to the workers. Empty: there is
+    /// nothing to say. With `auto`, the text begins with the reason for srv6d's choice.
     pub reason: String,
 }
 
 impl PortOffload {
-    /// Says why srv6d has chosen this.
+    /// Puts the reason for srv6d's choice in front of the text.
     fn chosen(self) -> Self {
         let Self { on, reason, .. } = self;
         let reason = match (on, reason.as_str()) {
@@ -54,20 +55,20 @@ impl PortOffload {
     }
 }
 
-/// Why `auto` is the XDP program.
+/// The reason why `auto` has chosen the XDP program.
 const CHOSEN: &str = "the XDP program, as a worker's socket would copy each packet";
 
-/// The program, once a port has asked for it.
+/// The state of the program. It is loaded once a port has asked for it.
 #[derive(Debug, Default)]
 pub(super) enum Program {
     #[default]
     NotAsked,
     Loaded(Box<XdpOffload>),
-    /// The kernel has refused it: why. It is not asked again.
+    /// The kernel has refused the program for this reason. It is not asked again.
     Refused(String),
 }
 
-/// What the program was last given, and where it is.
+/// The XDP program in front of the workers: what it was given last, and the devices that it is on.
 #[derive(Debug, Default)]
 pub(super) struct InFront {
     program: Program,
@@ -75,21 +76,27 @@ pub(super) struct InFront {
     known: BTreeSet<String>,
     /// Devices that the program is on.
     on: BTreeSet<String>,
-    given: Option<Box<(Forwarding, Wiring)>>,
-    /// What it takes over from the workers.
+    given: Option<Box<(Forwarding, ProgramWiring)>>,
+    /// What the program takes over from the workers.
     pub(super) hand_over: HandOver,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Numbers of the devices that somebody captures.
     captured: BTreeSet<usize>,
     /// Copies what the program forwards from or to these.
     tap: Option<ProgramTap>,
-    /// Why the tc program is not at the egress of the own veth. It is tried again when it was not asked for in between.
+    /// Whether tc programs are attached as on a kernel without tcx.
+    without_tcx: bool,
+    /// The reason why the tc program is not at the egress of the own veth. It is tried again after it was not asked for
+    /// in the meantime.
     local_refused: Option<String>,
     /// Devices from which packets are delivered to this node.
     delivers: BTreeSet<String>,
     /// Numbers of the own veths that packets have been delivered through.
     own_veths: BTreeSet<u16>,
-    /// Why the worker decapsulates what comes in through a device, by its name: of devices that the tc engine is to serve.
+    /// Devices that the tc program does not send through, because they leave checksums unfinished and srv6d has chosen the program.
+    pub(super) unfinished: BTreeSet<String>,
+    /// The reasons why the worker decapsulates what arrives through a device, by name of the device. Only devices that
+    /// the tc engine is to serve are listed.
     pub(super) not_delivered: BTreeMap<String, String>,
 }
 
@@ -110,7 +117,7 @@ impl InFront {
         !self.captured.is_empty()
     }
 
-    /// The programs deliver to this node what comes in through a device.
+    /// Returns whether the programs deliver to this node what arrives through a device.
     pub(super) fn delivers(&self, device: &str) -> bool {
         self.is_on(device) && self.delivers.contains(device)
     }
@@ -148,14 +155,13 @@ impl InFront {
         self.loaded().zip(slot).map(|(program, slot)| program.hop(slot)).unwrap_or_default()
     }
 
-    /// Returns when no program is in the middle of a packet that it began with tables before those it was given last.
-    /// False: that cannot be told.
+    /// Waits until no run of the program uses tables older than the last ones. Returns false if that cannot be known.
     pub(super) fn settle(&mut self) -> bool {
         let Program::Loaded(program) = &mut self.program else { return true };
         program.settle().inspect_err(|why| tracing::warn!("{why}")).is_ok()
     }
 
-    /// These counters are zero from now on.
+    /// Sets the counters of released entries to zero.
     pub(super) fn clear(&mut self, released: &Released) {
         if let Program::Loaded(program) = &mut self.program
             && let Err(why) = program.clear(&released.sids, &released.paths, &released.adjacencies)
@@ -164,7 +170,7 @@ impl InFront {
         }
     }
 
-    /// The device is gone, and the program with it.
+    /// Forgets a device that is gone, and its program.
     pub(super) fn forget(&mut self, device: &str, number: Option<usize>) {
         self.on.remove(device);
         self.redirect.remove(device);
@@ -176,15 +182,25 @@ impl InFront {
 }
 
 impl Dataplane {
-    /// Looks whether ports still send what is redirected into them, and takes back what they do not. The peer of a veth
-    /// can change that at any time, and nothing tells: ask every second or so. Whether somebody captures packets, too.
+    /// Checks whether ports still send what is redirected into them, and whether somebody captures packets, and updates
+    /// the offload if something has changed. The peer of a veth can change the former at any time without an event, so
+    /// this should be called about once a second.
     pub fn refresh_offload(&mut self) {
         let differs = |(name, was): (&String, &Option<TakesRedirect>)| probe::takes_redirect(name) != *was;
         let is_taken_over = self.look_after_hand_over();
-        if is_taken_over || self.taps.captured() != self.in_front.captured || self.in_front.redirect.iter().any(differs)
-        {
+        let is_other = self.taps.captured() != self.in_front.captured || self.in_front.redirect.iter().any(differs);
+        if is_taken_over || is_other || self.unfinished() != self.in_front.unfinished {
             self.sync_offload();
         }
+    }
+
+    /// Returns the devices that leave checksums unfinished, if srv6d has chosen the tc program. Whoever has asked for the program
+    /// knows what is at their other ends.
+    fn unfinished(&self) -> BTreeSet<String> {
+        let desired = self.tables.desired();
+        let is_chosen = desired.host.is_some_and(|host| desired.auto_offload.contains(&host.port));
+        let names = self.devices.iter().filter(|(_, device)| is_chosen && !device.claim_all).map(|(name, _)| name);
+        names.filter(|name| leaves_checksums_unfinished(name)).cloned().collect()
     }
 
     /// Returns true if nothing of what the program has taken over is the workers' any more.
@@ -198,13 +214,19 @@ impl Dataplane {
         in_front.hand_over.look_after(queues, Instant::now())
     }
 
-    /// From here on as on a kernel that refuses the program, so that what follows from that can be tested.
+    /// Makes the offload behave from now on as with a kernel that refuses the program, for tests.
     #[cfg(feature = "faults")]
     pub fn refuse_offload(&mut self) {
         self.in_front.program = Program::Refused("refused by a test".to_owned());
     }
 
-    /// The program is on a port, or will be once nobody captures packets any more.
+    /// Makes the offload behave from now on as on a kernel without tcx, for tests.
+    #[cfg(feature = "faults")]
+    pub fn forgo_tcx(&mut self) {
+        self.in_front.without_tcx = true;
+    }
+
+    /// Returns whether the program is on a port, or will be once nobody captures packets any more.
     pub fn offloads(&self) -> bool {
         self.in_front.local_rests() || !self.in_front.on.is_empty()
     }
@@ -235,7 +257,12 @@ impl Dataplane {
         match &self.in_front.program {
             Program::NotAsked => {
                 self.in_front.program = match XdpOffload::load(&sizes) {
-                    Ok(program) => Program::Loaded(Box::new(program)),
+                    Ok(mut program) => {
+                        if self.in_front.without_tcx {
+                            program.forgo_tcx();
+                        }
+                        Program::Loaded(Box::new(program))
+                    }
                     Err(why) => {
                         tracing::warn!("{why}: all packets go to the workers");
                         Program::Refused(why.to_string())
@@ -255,7 +282,7 @@ impl Dataplane {
         }
     }
 
-    /// Devices whose ports ask for it.
+    /// Returns the devices whose ports ask for offload.
     pub(super) fn asked_for_offload(&self) -> BTreeSet<String> {
         self.devices_of(&self.tables.desired().offload)
     }
@@ -268,7 +295,7 @@ impl Dataplane {
     fn give(&mut self, asked: &BTreeSet<String>) -> Result<(), XskError> {
         let snapshot = self.tables.current();
         let mut in_front = std::mem::take(&mut self.in_front);
-        let given = self.give_to(&mut in_front, asked, (snapshot.generation, snapshot.tables.offload()));
+        let given = self.give_to(&mut in_front, asked, (snapshot.revision, snapshot.tables.offload()));
         self.in_front = in_front;
         given
     }
@@ -277,7 +304,7 @@ impl Dataplane {
         &mut self,
         in_front: &mut InFront,
         asked: &BTreeSet<String>,
-        (generation, offload): (u64, &Offload),
+        (revision, offload): (u64, &Offload),
     ) -> Result<(), XskError> {
         let Program::Loaded(program) = &mut in_front.program else { return Ok(()) };
         for name in self.devices.keys() {
@@ -286,6 +313,11 @@ impl Dataplane {
                 program.add_port(number, name)?;
                 in_front.known.insert(name.clone());
             }
+        }
+        in_front.unfinished = self.unfinished();
+        for (&number, name) in self.devices.keys().filter_map(|name| Some((self.numbers.get(name)?, name))) {
+            let Ok(number) = u16::try_from(number) else { continue };
+            program.let_local_send(number, !in_front.unfinished.contains(name))?;
         }
         in_front.redirect = self.devices.keys().map(|name| (name.clone(), probe::takes_redirect(name))).collect();
         let mut wiring = self.wiring(offload, asked, &in_front.redirect, !in_front.captured.is_empty());
@@ -296,10 +328,10 @@ impl Dataplane {
         in_front.not_delivered = self.wire_delivery(program, &offload.forwarding, &mut wiring);
         in_front.own_veths.extend(wiring.kernel.as_ref().map(|kernel| kernel.number));
         let before = in_front.given.as_deref();
-        if in_front.hand_over.follow(before, (&offload.forwarding, &mut wiring), generation, Instant::now()) {
+        if in_front.hand_over.follow(before, (&offload.forwarding, &mut wiring), revision, Instant::now()) {
             self.workers.iter().for_each(|worker| worker.waker.wake());
         }
-        let is_given = |given: &(Forwarding, Wiring)| given.0 == offload.forwarding && given.1 == wiring;
+        let is_given = |given: &(Forwarding, ProgramWiring)| given.0 == offload.forwarding && given.1 == wiring;
         if !in_front.given.as_deref().is_some_and(is_given) {
             in_front.given = None;
             if let Some(claims) = &self.claim_program {
@@ -311,13 +343,15 @@ impl Dataplane {
             program.close_tap();
         }
         let from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let chosen = self.devices_of(&self.tables.desired().auto_offload);
         let delivering = self.delivering(&wiring);
         program.keep_on_ingress(&delivering.keys().copied().collect());
         for (name, device) in &mut self.devices {
             let Some(number) = self.numbers.get(name).and_then(|&number| u16::try_from(number).ok()) else { continue };
             match (from.contains(&number), in_front.on.contains(name)) {
                 (true, false) if device.claim_all => {
-                    let tried = (program.as_mut(), &mut in_front.local_refused);
+                    let is_chosen = chosen.contains(name);
+                    let tried = (program.as_mut(), &mut in_front.local_refused, is_chosen);
                     if local::put_on(tried, number, &self.kernel_end) {
                         in_front.on.insert(name.clone());
                     }
@@ -349,7 +383,7 @@ impl Dataplane {
         asked: &BTreeSet<String>,
         redirect: &BTreeMap<String, Option<TakesRedirect>>,
         local_rests: bool,
-    ) -> Wiring {
+    ) -> ProgramWiring {
         let device = |index: u16| {
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name)?;
             let number = u16::try_from(*self.numbers.get(name)?).ok()?;
@@ -387,7 +421,7 @@ impl Dataplane {
         }
     }
 
-    /// Says of each port how it stands.
+    /// Records the state of offload in each port.
     fn say(&mut self, asked: &BTreeSet<String>, failed: Option<&XskError>) {
         let snapshot = self.tables.current();
         let offload = snapshot.tables.offload();
@@ -408,7 +442,7 @@ impl Dataplane {
             let on = self.in_front.on.contains(name);
             let reason = match (&self.in_front.program, failed) {
                 // Each path says whether it is among them.
-                _ if on && device.claim_all => String::new(),
+                (Program::Loaded(program), _) if on && device.claim_all => place_of(program.hook(), &self.kernel_end),
                 _ if on => {
                     let hurried = self.numbers.get(name).and_then(|&number| self.in_front.hand_over.hurried(number));
                     not_taken.iter().cloned().chain(hurried).collect::<Vec<_>>().join("; ")
@@ -424,12 +458,16 @@ impl Dataplane {
                     .unwrap_or_default(),
             };
             let stands = PortOffload { on, auto: false, reason };
-            let stands = if chosen.contains(name) { stands.chosen() } else { stands };
+            let stands = match (chosen.contains(name), device.claim_all) {
+                (false, _) => stands,
+                (true, true) => PortOffload { auto: true, ..stands },
+                (true, false) => stands.chosen(),
+            };
             device.port.offload = asked.contains(name).then_some(stands);
         }
     }
 
-    /// Returns which packets that leave through a port are left to its worker, and why.
+    /// Returns a text that says which packets that leave through a port are left to the worker, and why.
     fn not_taken(&self, name: &str) -> Option<String> {
         if let Some(why) = self.why_workers_send(name) {
             return Some(format!("what leaves through {name} goes through the worker: {why}"));
@@ -437,10 +475,20 @@ impl Dataplane {
         Some(not_taken(name, self.redirect(name)?))
     }
 
-    /// What a port does with what is redirected into it, if that is not everything.
+    /// Returns what a port does with packets that are redirected into it, if it does not send them all.
     fn redirect(&self, name: &str) -> Option<TakesRedirect> {
         let takes = self.in_front.redirect.get(name).copied()?.unwrap_or_default();
         (!takes.frames || !takes.multi_buffer).then_some(takes)
+    }
+}
+
+/// Returns where the tc program is, for people.
+fn place_of(hook: Hook, kernel_end: &str) -> String {
+    match hook {
+        Hook::Tcx => format!("tc program at the egress of {kernel_end} (tcx), behind all others"),
+        Hook::Clsact => {
+            format!("tc program at the egress of {kernel_end}, as the last filter of clsact: the kernel has no tcx")
+        }
     }
 }
 
@@ -454,7 +502,8 @@ fn open_tap(program: &mut XdpOffload, taps: &Arc<Taps>) -> Result<ProgramTap, Xs
     })
 }
 
-/// Returns that some packets are not forwarded, because the tables are too large to be given to the program as a whole.
+/// Returns the reason why the program leaves plain packets to the workers, if the tables are too large to be given to
+/// it as a whole.
 fn not_whole(offload: &Offload) -> Option<String> {
     let all = offload.forwarding.ports.values().all(|port| offload.whole.contains(&port.table));
     (!all).then(|| {
@@ -462,7 +511,7 @@ fn not_whole(offload: &Offload) -> Option<String> {
     })
 }
 
-/// Returns what has a number that is too high for the program's maps or its counters, in words.
+/// Returns a text about the entries that have no room in the program's maps or counters, because their index is too high.
 fn without_room(rows: &Forwarding) -> Option<String> {
     let paths: BTreeSet<u32> = rows
         .paths
@@ -490,18 +539,18 @@ fn without_room(rows: &Forwarding) -> Option<String> {
     (!of_workers.is_empty()).then(|| format!("workers forward by {}", of_workers.join(" and ")))
 }
 
-/// Whether the members of a group, and their pattern, have their places in the program's maps.
+/// Returns whether the program's maps have room for the members of a group and for their pattern.
 fn is_spread_in_maps(group: &GroupRow) -> bool {
     group.count <= 1 || group.pattern < PATTERNS && group.at.saturating_add(group.count) <= MEMBERS
 }
 
-/// Where the ports of these rows are. `from` is the number of a port whose packets the program may forward, `to` that of one
-/// they may be sent through, and what it takes.
+/// Returns the devices of the ports in these rows. `from` returns the number of a port whose packets the program may
+/// forward. `to` returns the number of a port that packets may be sent through, and what that port takes.
 pub fn offload_wiring(
     rows: &Forwarding,
     from: impl Fn(u16) -> Option<u16>,
     to: impl Fn(u16) -> Option<(u16, TakesRedirect)>,
-) -> Wiring {
+) -> ProgramWiring {
     let leads_to: BTreeSet<u16> = rows.hops.values().map(|hop| hop.port).collect();
     let device = |port: u16| {
         let (number, takes) = to(port)?;
@@ -512,10 +561,10 @@ pub fn offload_wiring(
         };
         Some((port, DeviceRow { number: number.into(), mtu, flags: 0 }))
     };
-    Wiring {
+    ProgramWiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),
         to: leads_to.into_iter().filter_map(device).collect(),
-        ..Wiring::default()
+        ..ProgramWiring::default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a port has sent, for threads that are neither a worker nor control.
+//! The counter of what a port has sent, for threads that are neither a worker nor control.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ const EMPTY: View = View(0);
 pub(super) struct OwnSourceSets(BTreeMap<TableId, NonZeroU16>);
 
 impl OwnSourceSets {
-    /// Writes the sets of all tables with such ports. Those of other tables stay, because ports may still use them.
+    /// Writes the sets of all tables with edge or host ports. Sets of other tables stay, because ports may still use them.
     pub(super) fn write(&mut self, program: &ClaimProgram, desired: &Desired) -> Result<(), XskError> {
         let used: BTreeSet<NonZeroU16> = self.0.values().copied().collect();
         let mut free = (1..=u16::MAX).filter_map(NonZeroU16::new).filter(|number| !used.contains(number));

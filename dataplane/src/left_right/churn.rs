@@ -67,7 +67,7 @@ fn publisher(neighbors: u16, routes: impl Iterator<Item = Vec<Hop>>) -> Publishe
     publisher
 }
 
-/// Amends as the dataplane does: counters of what is gone are given out again.
+/// Applies an amendment as the dataplane does, and reuses the counters of entries that are gone.
 fn amend(publisher: &mut Publisher, amendment: &Amendment) {
     publisher.amend(amendment, |_, _| Wiring::direct(1)).unwrap();
     if let Some(released) = publisher.take_released() {
@@ -129,8 +129,8 @@ fn next_hops_and_paths_that_come_and_go_have_counters() {
     assert!(counts.whole_for_amendment < 10 && counts.in_place > 50, "{counts:?}");
 }
 
-/// The XDP program has all prefixes of a small table, and of a large one those inside steered prefixes: a prefix that it did
-/// not know would be forwarded like the shorter one around it.
+/// The XDP program has all prefixes of a small table, but of a large table only those inside steered prefixes: packets
+/// to a prefix that it did not know would be forwarded by the shorter prefix around it.
 #[test]
 fn a_table_that_grows_too_large_and_shrinks_again_is_given_as_a_build_gives_it() {
     let fits = MOST_WHOLE - usize::from(STEERED);

@@ -36,13 +36,13 @@ impl<T> InForce<T> {
 
 /// A worker's reference to the copy in force.
 #[derive(Debug)]
-pub struct Holder<T> {
+pub struct Reader<T> {
     in_force: Arc<InForce<T>>,
     seen: u64,
     current: Arc<T>,
 }
 
-impl<T> Holder<T> {
+impl<T> Reader<T> {
     pub(crate) fn new(in_force: Arc<InForce<T>>) -> Self {
         Self { seen: in_force.changes.load(Ordering::Acquire), current: in_force.newest(), in_force }
     }

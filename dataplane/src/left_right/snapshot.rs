@@ -1,4 +1,4 @@
-//! Snapshots: the tables of one generation, as workers see them.
+//! Snapshots: tables, wiring and counters of one moment, as workers see them.
 
 use std::sync::Arc;
 
@@ -45,8 +45,9 @@ impl Wiring {
 /// Tables, the sockets of their ports, and their counters.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Number of the generation. 0 means that nothing was published yet.
-    pub generation: u64,
+    /// Number of the snapshot, counted up with each one, also when a port is attached. 0 means that nothing was published
+    /// yet. The generation that operators see is [`Dataplane::generation`](crate::Dataplane::generation).
+    pub revision: u64,
     /// The compiled tables.
     pub tables: Tables,
     /// Socket of each port, by the port's index. `None` means that it is not attached.
@@ -68,10 +69,10 @@ pub(crate) fn in_huge_pages(tables: &Tables) {
 }
 
 impl Snapshot {
-    pub(crate) fn new(generation: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
+    pub(crate) fn new(revision: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
         let Wiring { socket_of, port_of, vlans, emulated } = wiring;
         in_huge_pages(&tables);
-        Self { generation, tables, socket_of, port_of, vlans, emulated, tallies }
+        Self { revision, tables, socket_of, port_of, vlans, emulated, tallies }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.

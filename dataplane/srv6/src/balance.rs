@@ -1,6 +1,6 @@
 //! Chooses members of groups by state: by the member that a flow had last, and by how busy the ports are.
 //!
-//! A group names a policy by its number. Number 0 is the hash, and needs none of this.
+//! A group names a policy by its number. Number 0 stands for the flow's hash, which needs no state.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::desired::Balancing;
 use crate::flow::FlowHash;
 use crate::tables::{Adjacency, PathEntry, Tables};
 
-/// What a worker keeps for groups that choose by state.
+/// The state that a worker keeps for groups whose policies choose by state.
 #[derive(Debug, Default)]
 pub struct Balancer {
     chooser: Chooser,
@@ -23,7 +23,7 @@ pub struct Balancer {
     neighbors: Vec<Option<u8>>,
 }
 
-/// A choice that was made for a packet, by the counter slot of the member.
+/// A choice that was made for a packet, with the counter slot of the chosen member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Chosen {
     Hop(u32, Choice),
@@ -51,7 +51,7 @@ impl Balancer {
         }
     }
 
-    /// Sets where it is written how busy the ports behind neighbours are.
+    /// Sets the source of the states of ports behind neighbours.
     pub fn set_far(&mut self, far: Arc<FarPorts>) {
         self.far = Some(far);
     }
@@ -161,7 +161,8 @@ impl Ports<'_> {
         }
     }
 
-    /// Returns the links of a path. Among several next hops, those of the one whose busier link is the least busy count.
+    /// Returns the links of a path. If it has several next hops, each is judged by the busier one of its links, and the
+    /// links of the least busy next hop are returned.
     fn of_path(&self, path: u32) -> Member {
         let group = self.tables.paths.get(path as usize).and_then(|path| path.group);
         let hops = group.and_then(|group| self.tables.groups.get(group)).unwrap_or_default();
@@ -191,7 +192,7 @@ pub struct Choosing<'g, L, N> {
     group: u32,
     members: &'g [u32],
     scale: Option<BandScale>,
-    /// Highest rates of the members' own ports, and of those behind them.
+    /// Highest rate of the members' own ports, and highest rate of the ports behind them.
     fastest: [u64; 2],
     links: L,
     number: N,

@@ -65,8 +65,8 @@ impl Tables {
         Self::build_with(desired, slots, None, |_| ()).map(|(tables, ())| tables)
     }
 
-    /// Compiles `desired`. `keep` may take parts of the build that are otherwise discarded at its end. Flows stay on the
-    /// next hops and paths that they have in the tables `before`, as far as these are still there.
+    /// Compiles `desired`. `keep` may take parts of the build that are otherwise discarded at its end. Flows stay on
+    /// the next hops and paths that they have in the tables `before`, if these next hops and paths still exist.
     pub(crate) fn build_with<'d, T>(
         desired: &'d Desired,
         slots: &'d mut Slots,
@@ -82,11 +82,11 @@ impl Tables {
         build.blocks();
         build.neighbors()?;
         build.tables.own_sources = OwnSources::of(desired, &build.vrfs);
-        let met = Scope::of(desired, &build.vrfs).among(&build.entries);
+        let selected = Scope::of(desired, &build.vrfs).among(&build.entries);
         build.prefix_tables();
         build.paths()?;
         build.tables.fast = FastTables::build(&build.tables);
-        build.tables.offload = Offload::of(&build.tables, &met, desired);
+        build.tables.offload = Offload::of(&build.tables, &selected, desired);
         let kept = keep(&mut build);
         Ok((build.tables, kept))
     }
@@ -139,9 +139,9 @@ pub(crate) struct Build<'d> {
     /// IPv6 and IPv4 entries, by VRF.
     pub(crate) entries: Vec<[Entries; 2]>,
     pub(crate) known: Known,
-    /// Groups of the tables before, whose flows a whole build leaves where they are.
+    /// Groups of the earlier tables. A whole build leaves their flows on the members that they have.
     histories: Histories<'d>,
-    /// The group whose flows the next new group leaves where they are.
+    /// The group whose flows keep their members in the next new group.
     before: Option<u32>,
 }
 
@@ -165,14 +165,14 @@ type Members = Vec<(u32, u32)>;
 /// The key that a group of next hops is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
-    /// All with these members and this policy.
+    /// The group that all routes with these members and this policy share.
     Of(Members, u16),
-    /// The group of one route, whatever its members are.
+    /// The group of one route alone, whatever its members are.
     Own(TableId, IpNet),
 }
 
 impl<'d> Build<'d> {
-    /// Continues the build of existing tables, from the parts that were kept when these were built.
+    /// Continues the build of existing tables, from the parts that were kept when the tables were built.
     pub(crate) fn resume(desired: &'d Desired, slots: &'d mut Slots, tables: Tables, known: Known) -> Self {
         Self {
             desired,
@@ -354,7 +354,7 @@ impl<'d> Build<'d> {
         }
     }
 
-    /// Returns the slots that these paths, by their number, had in the tables before.
+    /// Returns the slots that these paths had in the earlier tables. Paths are given by their present numbers.
     fn steered_before<'p>(&self, paths: impl Iterator<Item = (u32, &'p Path)>) -> Option<Spread> {
         let known = |name: &String| u32::try_from(self.slots.paths.find(name)?).ok();
         let members: Vec<(u32, u32)> = paths.filter_map(|(number, path)| Some((number, known(&path.name)?))).collect();
@@ -523,7 +523,7 @@ impl<'d> Build<'d> {
 
     /// Returns the next hops of the route to the first segment of a path.
     pub(crate) fn way_to(&mut self, first: Ipv6Addr, path: &str) -> Result<Option<u32>, BuildError> {
-        match self.tables.lookup(MAIN, true, first.to_bits()) {
+        match self.tables.look_up(MAIN, true, first.to_bits()) {
             Some(Target::Route(group) | Target::Neighbor(group)) => Ok(Some(group)),
             Some(Target::OnLink(port)) => {
                 self.group(&[Hop { port, via: None, weight: 1 }], IpAddr::V6(first), BY_HASH).map(Some)
@@ -567,7 +567,7 @@ impl<'d> Build<'d> {
         number
     }
 
-    /// Updates next hops from the neighbours, and the groups that contain them. Returns these groups.
+    /// Updates next hops from the neighbours, and the groups that contain these next hops. Returns the groups.
     pub(crate) fn renew(&mut self, adjacencies: &BTreeSet<u32>) -> Result<Vec<u32>, BuildError> {
         for &at in adjacencies {
             let Some(old) = self.tables.adjacencies.get(at as usize) else { continue };
@@ -613,8 +613,8 @@ impl<'d> Build<'d> {
         self.known.spreader.spread(&best, before)
     }
 
-    /// Spreads the next hops of a new group. They keep the slots that they had in the group of these tables that the new
-    /// one follows, or else in the tables before.
+    /// Spreads the next hops of a new group. They keep the slots that they had in the group that the new one takes the
+    /// place of, or else in the earlier tables.
     fn spread_of(&mut self, group: &Group, members: &[(u32, u32)]) -> Spread {
         let before = match self.before {
             _ if members.len() < 2 => None,
@@ -624,7 +624,7 @@ impl<'d> Build<'d> {
         self.spread(members, before.as_ref())
     }
 
-    /// Returns the group of the same key in earlier tables.
+    /// Returns the group that had the same key in the earlier tables.
     fn known_before(&self, group: &Group, known: &Known) -> Option<u32> {
         let earlier = |&(hop, weight): &(u32, u32)| {
             let adjacency = self.tables.adjacencies.get(hop as usize)?;

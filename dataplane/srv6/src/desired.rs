@@ -56,42 +56,42 @@ pub struct Desired {
     /// Ports of `offload` on which srv6d may choose the workers instead (`offload = "auto"`). It chooses by what the
     /// device can do, which is not known here.
     pub auto_offload: BTreeSet<PortId>,
-    /// Ports that are links with a rate, by the port of the whole device.
+    /// Settings of emulated ports, by the port of the whole device.
     pub emulated: BTreeMap<PortId, Emulation>,
     /// How groups choose among their members, where the hash alone does not.
     pub balance: Balance,
 }
 
 impl Desired {
-    /// Whether programs of the kernel encapsulate what local applications send, and decapsulate what SIDs deliver to this
-    /// node.
+    /// Returns whether the tc engine encapsulates what local applications send, and decapsulates what SIDs deliver to
+    /// this node.
     pub fn has_tc_engine(&self) -> bool {
         self.host.is_some_and(|host| self.offload.contains(&host.port))
     }
 }
 
-/// Which groups choose by which policy.
+/// The policies, and which groups choose by which policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// The policies that look at state, and what they share.
+    /// The policies that choose by state, and the settings that they share.
     pub settings: Balancing,
-    /// The policies by which weights follow from capacities.
+    /// The policies that derive weights from the capacities of links.
     pub weighted: Vec<Weighted>,
-    /// How all others choose.
+    /// How groups choose that `of` and `of_paths` do not name.
     pub default: GroupPolicy,
-    /// How the groups of these routes, steered prefixes and SIDs choose.
+    /// How the groups of routes, steered prefixes and SIDs choose, by table and prefix.
     pub of: BTreeMap<(TableId, IpNet), GroupPolicy>,
-    /// How the next hops of these paths of steered prefixes are chosen, by the name of the path.
+    /// How the next hops of paths of steered prefixes are chosen, by the name of the path.
     pub of_paths: BTreeMap<String, GroupPolicy>,
-    /// What links can carry that are not those of this node's own ports.
+    /// Configured capacities of links other than those of this node's own ports.
     pub capacities: Capacities,
-    /// Nodes behind next hops, for weights by the links from there.
+    /// Nodes behind next hops. The weights of the next hops follow from the links to these nodes.
     pub via_nodes: BTreeMap<HopsOf, BTreeSet<Ipv4Addr>>,
-    /// What was measured of this node's ports, and heard of the links behind neighbours.
+    /// Measurements of the links of this node's ports, and reports about the links behind neighbours.
     pub links: Arc<Links>,
 }
 
-/// A policy by which weights follow from capacities.
+/// A policy that derives weights from the capacities of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighted {
     /// Name, which is shown to people.
@@ -100,28 +100,29 @@ pub struct Weighted {
     pub metric: Metric,
 }
 
-/// How a group chooses.
+/// How a group chooses among its members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupPolicy {
-    /// By the flow's hash.
+    /// The flow's hash chooses.
     #[default]
     Hash,
-    /// By the flow's hash, with weights from the capacities of links. The number is the place of the policy.
+    /// The flow's hash chooses, with weights from the capacities of links. The number is the policy's index in
+    /// [`Balance::weighted`].
     Weighted(usize),
-    /// By state. The number of the policy counts from 1.
+    /// A policy chooses by state. Its number counts from 1.
     Stateful(u16),
 }
 
-/// What links can carry, in bit/s, as far as it is configured.
+/// Configured capacities in bit/s.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacities {
-    /// Behind next hops.
+    /// Capacities of the links behind next hops.
     pub behind: BTreeMap<HopsOf, Vec<HopCapacity>>,
-    /// Along paths, by the name of the path.
+    /// Capacities of paths, by the name of the path.
     pub paths: BTreeMap<String, BitRate>,
 }
 
-/// What has next hops.
+/// The owner of a list of next hops.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HopsOf {
     /// A route or a SID.
@@ -130,10 +131,10 @@ pub enum HopsOf {
     Path(String),
 }
 
-/// What the narrowest link behind a next hop can carry.
+/// Capacity of the narrowest link behind a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopCapacity {
-    /// Port of the next hop, if it is written.
+    /// Port of the next hop, if the configuration names it.
     pub port: Option<PortId>,
     /// Neighbour.
     pub via: Option<IpAddr>,
@@ -180,7 +181,7 @@ impl GroupPolicy {
 }
 
 impl Capacities {
-    /// Returns what the narrowest link behind a next hop can carry, if it is configured.
+    /// Returns the configured capacity of the narrowest link behind a next hop.
     pub fn behind(&self, of: &HopsOf, hop: &Hop) -> Option<BitRate> {
         let is_it = |known: &&HopCapacity| known.via == hop.via && known.port.is_none_or(|port| port == hop.port);
         self.behind.get(of)?.iter().find(is_it).map(|known| known.capacity)
@@ -188,7 +189,7 @@ impl Capacities {
 }
 
 impl Desired {
-    /// Returns bits per second of a port's link, as far as they are known.
+    /// Returns the rate of a port's link in bit/s, if it is known.
     pub fn rate_of(&self, port: PortId) -> Option<BitRate> {
         let device = PortId(self.ports.get(usize::from(port.0))?.device);
         let emulated = self.emulated.get(&device).map(|emulation| emulation.rate);
@@ -196,12 +197,12 @@ impl Desired {
     }
 }
 
-/// Policies of groups, and what they share.
+/// Policies that choose by state, and the settings that they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balancing {
     /// The policies. Groups name them by number, from 1.
     pub policies: Vec<BalancePolicy>,
-    /// Their names, which are shown to people.
+    /// Names of the policies, which are shown to people.
     pub names: Vec<String>,
     /// Number of flows that each worker remembers.
     pub flows: usize,
@@ -213,8 +214,8 @@ pub struct Balancing {
     pub rates: BTreeMap<PortId, u64>,
     /// The nodes at the other ends of ports, by the port of the whole device.
     pub neighbors: BTreeMap<PortId, Ipv4Addr>,
-    /// Profiles: nodes behind neighbours, whose links from there policies of mode "global" look at. There are at most
-    /// [`FarPorts::MOST_PROFILES`].
+    /// Profiles: sets of nodes behind neighbours. Policies of mode "global" look at the links from the neighbours to
+    /// these nodes. There are at most [`FarPorts::MOST_PROFILES`].
     pub profiles: Vec<BTreeSet<Ipv4Addr>>,
 }
 
@@ -518,7 +519,7 @@ pub struct NodePolicy {
     pub domain_sources: Vec<Ipv6Net>,
     /// Smallest path MTU that is believed from a Packet Too Big about an outer packet of this node, in bytes.
     pub least_path_mtu: u32,
-    /// Number that makes the choices of this node independent of those of other nodes: see [`Seed`](crate::flow::Seed).
+    /// Number that makes the choices of this node independent of the choices of other nodes: see [`Seed`](crate::flow::Seed).
     pub hash_seed: u64,
 }
 
@@ -675,7 +676,7 @@ pub struct Path {
     pub weight: u16,
     /// Outer source. If it is set, it replaces those of the port and the node.
     pub source: Option<Ipv6Addr>,
-    /// Next hops. If it is empty, those of the route to the first segment in the main table.
+    /// Next hops. If there are none, packets take the route to the first segment in the main table.
     pub via: Vec<Hop>,
 }
 

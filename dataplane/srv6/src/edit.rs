@@ -20,7 +20,7 @@ pub(crate) fn send(
     fill_checksum: bool,
 ) -> Result<u16, DropReason> {
     let (adjacency, outer_len) = match egress {
-        Egress::Plain(adjacency) => (adjacency, 0),
+        Egress::Routed(adjacency) => (adjacency, 0),
         Egress::Encapsulated(path, adjacency, _) => (adjacency, path.header_len),
     };
     if !packet.fits(layer.at, outer_len + adjacency.ethernet_len + TYPE_LEN) {
@@ -31,7 +31,7 @@ pub(crate) fn send(
         fill_transport_checksum(packet);
     }
     let is_v6 = match egress {
-        Egress::Plain(_) => layer.is_v6,
+        Egress::Routed(_) => layer.is_v6,
         Egress::Encapsulated(path, _, flow) => {
             let inner_len = packet.total_len().min(layer.len());
             put_outer(tables, packet, layer, path, adjacency, inner_len, flow.flow_label())?;
@@ -43,7 +43,7 @@ pub(crate) fn send(
     Ok(adjacency.device)
 }
 
-/// Writes the packet for the kernel's end of the own veth. Returns the device of the other end.
+/// Writes the packet for the kernel's end of the own veth. Returns the device of the veth's packet end.
 pub(crate) fn to_kernel(tables: &Tables, packet: &mut Packet<'_>, layer: &Layer) -> Result<u16, DropReason> {
     let host = tables.host.ok_or(DropReason::NoHostPort)?;
     let port = tables.port(host.port).ok_or(DropReason::NoHostPort)?;

@@ -47,23 +47,23 @@ use crate::tables::{Action, Adjacency, AdjacencyState, PathEntry, PortEntry, Sid
 use crate::tally::Tally;
 pub use burst::{Frames, Leaving, write_burst};
 pub use inner::InnerLookUps;
-pub use look_ups::{LookUps, LookupResult};
+pub use look_ups::{LookUpResult, LookUps};
 use write::Encapsulation;
 
-/// Position of the traffic class in the first word of a header.
+/// Bit position of the traffic class in the first word of an IPv6 header.
 const CLASS: u32 = 52;
 
-/// Length of an SRH is a multiple of this (RFC 8200 section 4.4).
+/// Unit of the length of an SRH, in bytes (RFC 8200 section 4.4).
 const SRH_UNIT: usize = 8;
 
-/// Ethernet and IPv6. Shorter than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes.
+/// Length of the Ethernet and the IPv6 header. It is less than [`eth::MIN_FRAME`], so an IPv4 frame has as many bytes, too.
 const HEAD: usize = eth::LEN + ipv6::LEN;
 
-/// Position of the source in it.
+/// Offset of the source address in an IPv6 frame.
 const SOURCE: usize = eth::LEN + ipv6::SOURCE;
 
-/// Extract of the tables for the fast path: the rows that the XDP program of an offload has as well. Its vectors have the
-/// indices of those of [`Tables`].
+/// Extract of the tables for the fast path: the same rows that the XDP program of an offload has. An entry has the same
+/// index here as in [`Tables`]. The methods that choose path, next hop and SRH are in `fast/write.rs`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FastTables {
     pub(crate) node: NodeRow,
@@ -71,18 +71,19 @@ pub(crate) struct FastTables {
     /// Sources that may send through each port. If there are none, all may.
     sources: Vec<[PrefixSet; 2]>,
     pub(crate) sids: Vec<SidRow>,
-    /// The next hop of each group that has only one.
-    only_hops: Vec<HopRow>,
+    /// By group: its next hop. Of several, a row with `BY_FLOW` and MTU 0, which no packet fits. Otherwise zeros.
+    hop_by_group: Vec<HopRow>,
     pub(crate) hops: Vec<HopRow>,
-    /// The path of each steered prefix that has only one, with the smaller MTU of path and next hop.
-    only_paths: Vec<PathRow>,
+    /// By steered prefix: its path, with the smaller MTU of path and next hop. Of several paths or next hops, a row of
+    /// kind `ByFlow`. Otherwise zeros.
+    path_by_steer: Vec<PathRow>,
     pub(crate) paths: Vec<PathRow>,
     srhs: Srhs,
     /// Sources that may use the SIDs of this node. If it is empty, all may.
     domain: SourceSet,
 }
 
-/// The row of a port, taken apart once for all packets of a burst.
+/// The row of a port, taken apart once for all packets of a burst. Its methods are in `fast/look_ups.rs`.
 #[derive(Clone, Copy)]
 struct PlainPort<'t> {
     /// MAC address, in the lower 48 bits.
@@ -96,11 +97,11 @@ struct PlainPort<'t> {
     sources: &'t [PrefixSet; 2],
 }
 
-/// A SID that shifts.
+/// A SID that shifts. Its method is in `fast/write.rs`.
 #[derive(Clone, Copy)]
 struct Shift<'t>(&'t SidRow);
 
-/// A SID that decapsulates.
+/// A SID that decapsulates. Its methods are in `fast/inner.rs` (look up) and `fast/write.rs` (write).
 #[derive(Clone, Copy)]
 struct Decapsulate<'t>(&'t SidRow);
 
@@ -120,7 +121,8 @@ impl FastTables {
         let mut srhs = Srhs::default();
         let domain = SourceSet::of_v6(&tables.policy.domain_sources);
         let hops: Vec<_> = tables.adjacencies.iter().map(hop_row).collect();
-        let only_hops: Vec<_> = (0..).take(tables.groups.len()).map(|group| only_hop(tables, group, &hops)).collect();
+        let hop_by_group: Vec<_> =
+            (0..).take(tables.groups.len()).map(|group| hop_of_group(tables, group, &hops)).collect();
         let paths: Vec<_> = tables.paths.iter().map(|path| path_row(tables, path, &mut srhs)).collect();
         Self {
             node: node_row(tables, &domain),
@@ -128,11 +130,11 @@ impl FastTables {
             sources: tables.ports.iter().map(|port| PrefixSet::both(&port.allowed_sources)).collect(),
             sids: tables.sids.iter().map(|sid| sid_row(tables, sid)).collect(),
             hops,
-            only_paths: (0..)
+            path_by_steer: (0..)
                 .take(tables.steers.len())
-                .map(|steer| only_path(tables, steer, &paths, &only_hops))
+                .map(|steer| path_of_steer(tables, steer, &paths, &hop_by_group))
                 .collect(),
-            only_hops,
+            hop_by_group,
             paths,
             srhs,
             domain,
@@ -141,7 +143,7 @@ impl FastTables {
 
     /// Extends the extract by what was added to the tables, and updates the given next hops, groups, paths and
     /// steered prefixes.
-    pub(crate) fn follow(
+    pub(crate) fn update(
         &mut self,
         tables: &Tables,
         renewed: impl Iterator<Item = u32>,
@@ -149,16 +151,16 @@ impl FastTables {
         paths: impl Iterator<Item = u32>,
         steers: impl Iterator<Item = u32>,
     ) {
-        let (groups, hops) = (self.only_hops.len(), self.hops.len());
+        let (groups, hops) = (self.hop_by_group.len(), self.hops.len());
         self.hops.extend(tables.adjacencies.iter().skip(hops).map(hop_row));
         for at in renewed.map(|hop| hop as usize) {
             let Some(adjacency) = tables.adjacencies.get(at) else { continue };
             put(&mut self.hops, at, hop_row(adjacency), HopRow::default());
         }
         let added = (0..).take(tables.groups.len()).skip(groups);
-        self.only_hops.extend(added.map(|group| only_hop(tables, group, &self.hops)));
+        self.hop_by_group.extend(added.map(|group| hop_of_group(tables, group, &self.hops)));
         for at in regrouped {
-            put(&mut self.only_hops, at as usize, only_hop(tables, at, &self.hops), HopRow::default());
+            put(&mut self.hop_by_group, at as usize, hop_of_group(tables, at, &self.hops), HopRow::default());
         }
         for at in paths.map(|path| path as usize) {
             let Some(path) = tables.paths.get(at) else { continue };
@@ -166,16 +168,16 @@ impl FastTables {
             put(&mut self.paths, at, row, PathRow::default());
         }
         for at in steers {
-            let row = only_path(tables, at, &self.paths, &self.only_hops);
-            put(&mut self.only_paths, at as usize, row, PathRow::default());
+            let row = path_of_steer(tables, at, &self.paths, &self.hop_by_group);
+            put(&mut self.path_by_steer, at as usize, row, PathRow::default());
         }
     }
 
     /// Reserves memory for what amendments add.
     pub(crate) fn make_room(&mut self) {
-        room_for_more(&mut self.only_hops);
+        room_for_more(&mut self.hop_by_group);
         room_for_more(&mut self.hops);
-        room_for_more(&mut self.only_paths);
+        room_for_more(&mut self.path_by_steer);
         room_for_more(&mut self.paths);
     }
 
@@ -274,8 +276,9 @@ fn hop_row(adjacency: &Adjacency) -> HopRow {
     }
 }
 
-/// What stands for all members of a group. The slow path takes groups that do not choose by the hash.
-fn only_hop(tables: &Tables, group: u32, hops: &[HopRow]) -> HopRow {
+/// Returns the row that stands for all next hops of a group. Packets to a group that does not choose by the hash take
+/// the slow path.
+fn hop_of_group(tables: &Tables, group: u32, hops: &[HopRow]) -> HopRow {
     match tables.groups.by_hash(group) {
         Some([only]) => hops.get(*only as usize).copied().unwrap_or_default(),
         Some(_) => HopRow { flags: BY_FLOW, ..HopRow::default() },
@@ -304,14 +307,14 @@ fn path_row(tables: &Tables, path: &PathEntry, srhs: &mut Srhs) -> PathRow {
     }
 }
 
-/// Returns the path of a prefix with one path. A prefix with several has a row that says so. The slow path takes those that
-/// do not choose by the hash.
-fn only_path(tables: &Tables, steer: u32, paths: &[PathRow], only_hops: &[HopRow]) -> PathRow {
+/// Returns the row that stands for all paths of a prefix. If there is only one, it is the path itself. Packets to a
+/// prefix that does not choose by the hash take the slow path.
+fn path_of_steer(tables: &Tables, steer: u32, paths: &[PathRow], hop_by_group: &[HopRow]) -> PathRow {
     let by_flow = PathRow { kind: PathKind::ByFlow, ..PathRow::default() };
     let Some(steer) = tables.steers.by_hash(steer) else { return PathRow::default() };
     let [only] = steer else { return by_flow };
     let path = paths.get(*only as usize).copied().unwrap_or_default();
-    let hop = only_hops.get(path.group as usize).copied().unwrap_or_default();
+    let hop = hop_by_group.get(path.group as usize).copied().unwrap_or_default();
     if hop.flags & BY_FLOW != 0 {
         return PathRow { kind: if path.kind == PathKind::Slow { PathKind::Slow } else { PathKind::ByFlow }, ..path };
     }
@@ -393,7 +396,7 @@ pub(crate) const fn halves(bits: u128) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-/// Treatment of a packet.
+/// The treatment of a packet on the fast path.
 #[derive(Clone, Copy)]
 enum Kind<'t> {
     Shift(Shift<'t>),
@@ -406,7 +409,7 @@ enum Kind<'t> {
 
 impl<'t> Kind<'t> {
     #[inline]
-    fn of(tables: &'t Tables, found: LookupResult) -> Option<Self> {
+    fn of(tables: &'t Tables, found: LookUpResult) -> Option<Self> {
         match (Target::decode(found.value()?), found.is_v6()) {
             (Target::Sid(sid), _) => {
                 let sid = tables.fast.sids.get(sid as usize)?;
@@ -430,7 +433,7 @@ impl<'t> Kind<'t> {
 /// Returns `None` if the packet is not plain; nothing was written then. `found` is what [`LookUps`] returned for this
 /// packet.
 #[inline(never)]
-pub fn write_one(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: LookupResult) -> Option<u16> {
+pub fn write_one(tables: &Tables, tally: &Tally, packet: &mut Packet<'_>, found: LookUpResult) -> Option<u16> {
     let ready = match Kind::of(tables, found)? {
         Kind::Shift(_) | Kind::Decapsulate(_) if !tables.fast.accepts_source(packet) => return None,
         Kind::Shift(shift) => {

@@ -52,13 +52,13 @@ impl FlowHash {
     }
 }
 
-/// What makes the choices of a node independent of those of other nodes. Without it, nodes one behind the other would
-/// choose by the same bits of the same hash, and the second one would use a part of its next hops only.
+/// Numbers that make the choices of a node independent of the choices of other nodes. Without them, two nodes on one
+/// path would choose by the same bits of the same hash, and the second node would use only a part of its next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// For the choice of a next hop: a number to XOR and a number to multiply by.
+    /// Seed of the choice of a next hop: a number to XOR and a number to multiply by.
     pub hops: [u64; 2],
-    /// For the choice of a path, likewise.
+    /// Seed of the choice of a path: a number to XOR and a number to multiply by.
     pub paths: [u64; 2],
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert!(chi_square < 31.8, "chi-square {chi_square} over 8 degrees of freedom: p < 0.0001");
     }
 
-    /// How many of 20,000 flows take each pair of next hops of two nodes in a row, four next hops each.
+    /// Returns how many of 20,000 flows take each pair of next hops of two nodes on one path, which have four next hops each.
     fn two_tiers(first: u64, second: u64) -> [u32; 16] {
         let (first, second) = (Seed::of(first), Seed::of(second));
         let mut pairs = [0; 16];
@@ -261,7 +261,7 @@ mod tests {
         assert_ne!(key(&packet(7, 1), true), key(&packet(7, 2), true));
     }
 
-    /// Returns how many of 64 queue pairs between two hosts take each of 8 next hops. They have the same ports.
+    /// Returns how many of 64 queue pairs between two hosts take each of 8 next hops. All queue pairs have the same UDP ports.
     fn queue_pairs_of_hosts(port: u16, with_qp: bool) -> [u32; 8] {
         let mut taken = [0; 8];
         for qp in 0..64 {

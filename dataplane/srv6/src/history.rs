@@ -1,4 +1,4 @@
-//! The groups of earlier tables, so that a whole build moves no more flows than it must.
+//! The groups of the earlier tables, so that a whole build moves as few flows as possible.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::build::Known;
 use crate::index::Index;
 use crate::tables::Tables;
 
-/// Earlier groups of several members. Members go by the slots of their counters, which outlast the tables.
+/// Earlier groups with several members. A member is named by the slot of its counters, which outlasts the tables.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     spreads: Vec<Spread>,
@@ -24,7 +24,7 @@ pub struct Before<'b> {
     pub index: Option<&'b Index>,
 }
 
-/// Groups of next hops and of paths.
+/// The histories of groups of next hops and of groups of paths.
 #[derive(Debug, Default)]
 pub(crate) struct Histories<'b> {
     before: Option<Before<'b>>,
@@ -42,8 +42,8 @@ impl<'b> Histories<'b> {
         }
     }
 
-    /// Returns the slots that next hops had before: those of the group that was found by the same key, or else of the
-    /// group that has the most of them. `find` looks for the key among what is known of the earlier tables.
+    /// Returns the slots that next hops had before: in the group that had the same key, or else in the group that has
+    /// the most of these next hops. `find` looks for the key in the earlier tables.
     pub(crate) fn hops_before(
         &self,
         members: &[(u32, u32)],
@@ -71,8 +71,8 @@ impl History {
         Self { spreads, by_member }
     }
 
-    /// Returns the earlier group that has the most of these members, as a spread over their present numbers. Each member
-    /// is given by its number and its slot.
+    /// Returns the earlier group that has the most of these members, as a spread over their present numbers. Each
+    /// member is given by its present number and the slot of its counters.
     pub(crate) fn before(&self, members: &[(u32, u32)]) -> Option<Spread> {
         let mut shared: HashMap<usize, usize> = HashMap::new();
         for (_, slot) in members {
@@ -80,7 +80,7 @@ impl History {
                 *shared.entry(number).or_default() += 1;
             }
         }
-        // Of two with as many of them, the one with fewer others.
+        // Between two groups that have equally many of these members, the smaller group is chosen.
         let size = |number: usize| self.spreads.get(number).map_or(0, |spread| spread.members().len());
         let rank = |&(number, shared): &(usize, usize)| (shared, std::cmp::Reverse((size(number), number)));
         let (best, _) = shared.into_iter().max_by_key(rank)?;
@@ -177,11 +177,11 @@ mod tests {
             index.apply(&mut self.desired, &mut self.slots, &mut self.tables, amendment).unwrap();
         }
 
-        /// The counter of the next hop or path that each slot of a destination leads to.
+        /// Returns, for each slot of a destination's group, the counter of its next hop or path.
         fn choices(&self, destination: &str) -> Vec<u32> {
             let IpAddr::V6(destination) = address(destination) else { unreachable!() };
             let slots = 0..SLOTS;
-            match self.tables.find_v6(MAIN, destination.to_bits()).map(Target::decode).unwrap() {
+            match self.tables.look_up_v6(MAIN, destination.to_bits()).map(Target::decode).unwrap() {
                 Target::Route(group) => {
                     let member = |slot| self.tables.groups.member(group, || slot).unwrap();
                     slots.map(|slot| self.tables.adjacencies[member(slot) as usize].slot).collect()

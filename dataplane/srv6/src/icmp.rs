@@ -12,7 +12,7 @@ use crate::edit;
 use crate::flow::FlowHash;
 use crate::limiter::{ErrorKind, Limiter, Pace};
 use crate::reason::DropReason;
-use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready};
+use crate::slow::{Egress, FurtherSum, Layer, SlowPath, SrhEdit, ready_member};
 use crate::tables::{Adjacency, AdjacencyState, PortEntry, Tables, Target, VrfIndex};
 
 /// Hop limit of everything this node originates.
@@ -133,7 +133,7 @@ impl Reply<'_> {
     fn check(&self, slow: &SlowPath<'_, '_, '_>) -> Result<(), DropReason> {
         let mtu = match &self.way {
             ReplyEgress::Kernel => return slow.tables.host.map(|_| ()).ok_or(DropReason::NoHostPort),
-            ReplyEgress::Through(Egress::Plain(adjacency)) => adjacency.mtu,
+            ReplyEgress::Through(Egress::Routed(adjacency)) => adjacency.mtu,
             ReplyEgress::Through(Egress::Encapsulated(path, adjacency, _)) => {
                 adjacency.mtu.min(path.mtu_for(self.source.is_ipv6())).saturating_sub(path.header_len)
             }
@@ -218,13 +218,13 @@ fn error_source(slow: &SlowPath<'_, '_, '_>, is_v6: bool) -> Option<IpAddr> {
 fn way_to<'t>(slow: &SlowPath<'t, '_, '_>, vrf: VrfIndex, destination: IpAddr) -> ReplyEgress<'t> {
     let tables = slow.tables;
     let flow = FlowHash::default();
-    let way = match tables.lookup(vrf, destination.is_ipv6(), bits(destination)) {
+    let way = match tables.look_up(vrf, destination.is_ipv6(), bits(destination)) {
         Some(Target::Local | Target::Kernel) => Some(ReplyEgress::Kernel),
         Some(Target::Route(group) | Target::Neighbor(group)) => {
-            ready(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Plain(member)))
+            ready_member(tables, group, || flow).ok().map(|member| ReplyEgress::Through(Egress::Routed(member)))
         }
         Some(Target::Steer(steer)) => tables.path(steer, flow).and_then(|path| {
-            let adjacency = ready(tables, path.group?, || flow).ok()?;
+            let adjacency = ready_member(tables, path.group?, || flow).ok()?;
             Some(ReplyEgress::Through(Egress::Encapsulated(path, adjacency, flow)))
         }),
         _ => None,
@@ -368,7 +368,7 @@ fn leave(tables: &Tables, packet: &mut Packet<'_>, answer: &Reply<'_>, len: usiz
         ReplyEgress::Kernel => edit::to_kernel(tables, packet, &layer),
         ReplyEgress::Back { port, to } => {
             let adjacency = reflection(port, *to);
-            edit::send(tables, packet, &layer, Egress::Plain(&adjacency), false)
+            edit::send(tables, packet, &layer, Egress::Routed(&adjacency), false)
         }
     }
 }

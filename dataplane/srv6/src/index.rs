@@ -21,28 +21,28 @@ use crate::desired::{
 use crate::fast::put;
 use crate::history::Before;
 use crate::lpm::{Key, Meaning, Prefixes, TooMuch};
-use crate::offload::{Offload, Scope, is_met};
+use crate::offload::{Offload, Scope, is_selected};
 use crate::tables::{Adjacency, Epoch, MAIN, PathEntry, Tables, Target, VrfIndex};
 use crate::tally::Slots;
 
-/// Number of groups, and of next hops, that amendments may add besides as many as the build had. Those that are no
-/// longer used stay until the next whole build.
+/// Number of groups, and of next hops, that amendments may add on top of as many as the build had. Unused entries stay
+/// until the next whole build.
 const SPARE: usize = 1024;
-/// Number of next hops for which the XDP program has counters, besides those that are kept without being in use, and those
-/// that a whole build takes before it releases others.
+/// Largest number of next hops with amendments. Each needs a counter of the XDP program, which also has to have
+/// counters for unused next hops that keep theirs, and for those that a whole build takes before it releases others.
 const MOST_HOPS: usize = COUNTED_HOPS as usize - 2 * Slots::KEPT;
-/// Number of members of groups that amendments may add besides as many as the build had.
+/// Number of members of groups that amendments may add on top of as many as the build had.
 const SPARE_MEMBERS: usize = 1 << 14;
-/// Number of patterns of groups that amendments may add besides as many as the build had.
+/// Number of patterns of groups that amendments may add on top of as many as the build had.
 const SPARE_PATTERNS: usize = PATTERNS as usize / 2;
-/// Number of bytes of SRHs that amendments may add besides as many as the build had.
+/// Number of bytes of SRHs that amendments may add on top of as many as the build had.
 const SPARE_SRH: usize = 1 << 20;
 /// Largest number of paths to be updated when the route to their first segment changes.
 const MOST_PATHS: usize = 1024;
 
 /// A prefix: its VRF, whether it is an IPv6 prefix, and its key.
 type At = (VrfIndex, bool, Key);
-/// A path without next hops of its own, which takes the route to its first segment: that segment, the path, its steered
+/// A path that takes the route to its first segment: the segment, the index of the path, and the index of its steered
 /// prefix.
 type Led = (Ipv6Addr, u32, u32);
 
@@ -51,12 +51,12 @@ type Led = (Ipv6Addr, u32, u32);
 pub enum RebuildReason {
     /// There was only one copy of the tables so far.
     First,
-    /// The change affects more than one prefix: it is of a SID, a new VRF, or an on-link route.
-    MeansMore,
+    /// The change affects more than one prefix: it concerns a SID, a new VRF, or an on-link route.
+    AffectsOthers,
     /// The prefix tables cannot apply the change.
     Prefixes(TooMuch),
     /// There is no room for more groups, next hops or SRHs, or too many paths follow the route.
-    LeftOver,
+    NoRoom,
     /// The change cannot become tables. A whole build returns the reason.
     Refused,
 }
@@ -115,6 +115,55 @@ impl OpLog {
     }
 }
 
+/// Numbers of what tables hold, or may hold.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    groups: usize,
+    hops: usize,
+    /// Members of groups, and paths of steered prefixes.
+    members: usize,
+    patterns: usize,
+    srh_bytes: usize,
+}
+
+impl Room {
+    /// Returns what the tables hold.
+    fn used_by(tables: &Tables) -> Self {
+        Self {
+            groups: tables.groups.len(),
+            hops: tables.adjacencies.len(),
+            members: tables.groups.list_len() + tables.steers.list_len(),
+            patterns: tables.groups.pattern_count() + tables.steers.pattern_count(),
+            srh_bytes: tables.fast.srh_bytes(),
+        }
+    }
+
+    /// Returns what these tables may hold until the next whole build. The maps of the XDP program set bounds if
+    /// `is_offloaded`.
+    fn after_build(tables: &Tables, is_offloaded: bool) -> Self {
+        let room = |built: usize, spare: usize, fits: usize| {
+            if is_offloaded { room_in_maps(built, spare, fits) } else { built * 2 + spare }
+        };
+        let built = Self::used_by(tables);
+        Self {
+            groups: room(built.groups, SPARE, GROUPS as usize),
+            hops: room(built.hops, SPARE, MOST_HOPS),
+            members: room(built.members, SPARE_MEMBERS, MEMBERS as usize),
+            patterns: room(built.patterns, SPARE_PATTERNS, PATTERNS as usize),
+            srh_bytes: built.srh_bytes * 2 + SPARE_SRH,
+        }
+    }
+
+    /// Returns whether there is room for this.
+    const fn has(&self, used: &Self) -> bool {
+        used.groups <= self.groups
+            && used.hops <= self.hops
+            && used.members <= self.members
+            && used.patterns <= self.patterns
+            && used.srh_bytes <= self.srh_bytes
+    }
+}
+
 /// The parts of a build that an [`Index`] is made of.
 pub struct Parts {
     vrfs: BTreeMap<TableId, VrfIndex>,
@@ -138,8 +187,8 @@ pub struct Index {
     led: BTreeSet<Led>,
     free_steers: Vec<u32>,
     free_paths: Vec<u32>,
-    /// Largest numbers of groups, next hops, members and patterns of groups, and bytes of SRHs.
-    room: [usize; 5],
+    /// What the tables may hold until the next whole build.
+    room: Room,
 }
 
 impl Desired {
@@ -161,7 +210,7 @@ impl Tables {
     }
 
     /// Compiles `desired` as [`build`](Self::build) does, and keeps the parts for an [`Index`]. Flows stay on the next
-    /// hops and paths that they have in the tables `before`, as far as these are there.
+    /// hops and paths that they have in the tables `before`, if these next hops and paths still exist.
     ///
     /// # Errors
     /// Returns [`BuildError`] if the desired state is not consistent.
@@ -180,7 +229,7 @@ impl Tables {
     /// Applies changes that were made in the other copy. `index` may contain later changes already.
     ///
     /// # Errors
-    /// Returns [`TooMuch`] if the tables are of no use any more.
+    /// Returns [`TooMuch`] if the tables can no longer be used.
     pub fn replay(&mut self, op_log: &OpLog, index: &Index) -> Result<(), TooMuch> {
         for &(vrf, is_v6, key) in &op_log.prefixes {
             self.amend_prefix(index, (vrf, is_v6, key))?;
@@ -204,7 +253,7 @@ impl Tables {
         for (at, steer) in &op_log.steers {
             self.steers.set(*at, steer);
         }
-        self.follow(op_log);
+        self.update_fast(op_log);
         if let Some(offload) = &op_log.offload {
             self.offload = offload.clone();
         }
@@ -217,13 +266,13 @@ impl Tables {
         if is_v6 { tables.v6.amend(v6, key) } else { tables.v4.amend(v4, key) }
     }
 
-    fn follow(&mut self, op_log: &OpLog) {
+    fn update_fast(&mut self, op_log: &OpLog) {
         op_log.paths.iter().for_each(|(_, path)| self.sid_space.add(path));
         let mut fast = std::mem::take(&mut self.fast);
         let renewed = op_log.renewed.iter().map(|(at, _)| *at);
         let regrouped = op_log.regrouped.iter().map(|(at, _)| *at);
         let (paths, steers) = (op_log.paths.iter().map(|(at, _)| *at), op_log.steers.iter().map(|(at, _)| *at));
-        fast.follow(self, renewed, regrouped, paths, steers);
+        fast.update(self, renewed, regrouped, paths, steers);
         self.fast = fast;
         self.epoch = op_log.epoch;
     }
@@ -244,9 +293,6 @@ impl Index {
         let families =
             |(vrf, [v6, v4]): (usize, [Entries; 2])| [Prefixes::new(v6, blocks(vrf)), Prefixes::new(v4, &[])];
         let prefixes: Vec<[Prefixes; 2]> = entries.into_iter().enumerate().map(families).collect();
-        let room = |built: usize, spare: usize, fits: usize| {
-            if desired.offload.is_empty() { built * 2 + spare } else { room_in_maps(built, spare, fits) }
-        };
         let kept = |rank: Rank| -> usize { prefixes.iter().flatten().map(|kept| kept.count(rank as u8)).sum() };
         if counts != [kept(Rank::Route), kept(Rank::Steer)] {
             return None;
@@ -261,13 +307,7 @@ impl Index {
             led: led(desired),
             free_steers: Vec::new(),
             free_paths: Vec::new(),
-            room: [
-                room(tables.groups.len(), SPARE, GROUPS as usize),
-                room(tables.adjacencies.len(), SPARE, MOST_HOPS),
-                room(tables.groups.list_len() + tables.steers.list_len(), SPARE_MEMBERS, MEMBERS as usize),
-                room(tables.groups.pattern_count() + tables.steers.pattern_count(), SPARE_PATTERNS, PATTERNS as usize),
-                tables.fast.srh_bytes() * 2 + SPARE_SRH,
-            ],
+            room: Room::after_build(tables, !desired.offload.is_empty()),
         })
     }
 
@@ -317,7 +357,7 @@ impl Index {
             known == change.sid.as_ref()
         };
         if !amendment.sids.iter().all(is_known) {
-            return Err(RebuildReason::MeansMore);
+            return Err(RebuildReason::AffectsOthers);
         }
         let before = (tables.adjacencies.len(), tables.groups.len());
         for change in &amendment.routes {
@@ -338,13 +378,9 @@ impl Index {
             .filter_map(|group| tables.groups.spread(u32::try_from(group).ok()?))
             .collect();
         op_log.epoch = Epoch::next();
-        tables.follow(op_log);
+        tables.update_fast(op_log);
         self.offload(desired, tables, op_log, (regrouped, !undo.steers.is_empty()));
-        let members = tables.groups.list_len() + tables.steers.list_len();
-        let patterns = tables.groups.pattern_count() + tables.steers.pattern_count();
-        let used = [tables.groups.len(), tables.adjacencies.len(), members, patterns, tables.fast.srh_bytes()];
-        let is_full = used.iter().zip(&self.room).any(|(used, room)| used > room);
-        if is_full { Err(RebuildReason::LeftOver) } else { Ok(()) }
+        if self.room.has(&Room::used_by(tables)) { Ok(()) } else { Err(RebuildReason::NoRoom) }
     }
 
     /// Continues the build of these tables, so that `work` can add to them.
@@ -363,15 +399,15 @@ impl Index {
         done
     }
 
-    /// Fails if a change of this prefix affects more than the prefix: its VRF is new, or it can take neighbours away
-    /// from an on-link route that it lies in.
-    fn means_itself(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
+    /// Fails if a change of this prefix affects more than the prefix itself: its VRF is new, or it lies in an on-link
+    /// route and can take neighbours away from it.
+    fn check_alone(&self, table: TableId, prefix: IpNet) -> Result<(), RebuildReason> {
         let is_inside = |(of, link, _): &(TableId, IpNet, PortId)| {
             *of == table && link.contains(&prefix) && link.prefix_len() < prefix.prefix_len()
         };
-        let means_more =
+        let affects_others =
             !self.vrfs.contains_key(&table) || self.has_neighbor(prefix) && self.on_link.iter().any(is_inside);
-        if means_more { Err(RebuildReason::MeansMore) } else { Ok(()) }
+        if affects_others { Err(RebuildReason::AffectsOthers) } else { Ok(()) }
     }
 
     fn has_neighbor(&self, prefix: IpNet) -> bool {
@@ -432,12 +468,12 @@ impl Index {
         changed: &mut Changed,
     ) -> Result<(), RebuildReason> {
         let RouteChange { table, prefix, ref action } = *change;
-        self.means_itself(table, prefix)?;
+        self.check_alone(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Route);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.routes.get(at)).map(|route| route.action.clone());
         if old.iter().chain(action).any(is_on_link) {
-            return Err(RebuildReason::MeansMore); // an on-link route adds routes to the neighbours on the link
+            return Err(RebuildReason::AffectsOthers); // an on-link route adds routes to the neighbours on the link
         }
         if old == *action {
             return Ok(());
@@ -475,7 +511,7 @@ impl Index {
         changed: &mut Changed,
     ) -> Result<(), RebuildReason> {
         let SteerChange { table, prefix, ref paths } = *change;
-        self.means_itself(table, prefix)?;
+        self.check_alone(table, prefix)?;
         let was = self.of_rank(table, prefix, Rank::Steer);
         let at = was.map(|was| was.at as usize);
         let old = at.and_then(|at| desired.steers.get(at)).map(|steer| steer.paths.clone()).unwrap_or_default();
@@ -520,7 +556,7 @@ impl Index {
 
     /// Reserves places for a steered prefix and its paths, which are compiled when the prefix tables are complete.
     ///
-    /// `before` is what the prefix was steered by until now: paths of the same name keep their slots.
+    /// `before` are the paths of the prefix until now. Paths of the same name keep their slots.
     fn take_up(
         &mut self,
         tables: &mut Tables,
@@ -581,7 +617,7 @@ impl Index {
             }
             for (first, at, steer) in led {
                 // A whole build can name the path that is wrong.
-                let way = build.way_to(first, "").map_err(|_| RebuildReason::MeansMore)?;
+                let way = build.way_to(first, "").map_err(|_| RebuildReason::AffectsOthers)?;
                 let of_steer = build.tables.steers.spread(steer);
                 let path = build.tables.paths.get(at as usize);
                 let path = path.filter(|path| path.group != way || regrouped.contains(&way));
@@ -611,7 +647,7 @@ impl Index {
             let first = (Ipv6Addr::from_bits(key.bits), 0, 0);
             led.extend(self.led.range(first..=(Ipv6Addr::from_bits(last), u32::MAX, u32::MAX)).take(MOST_PATHS + 1));
         }
-        if led.len() > MOST_PATHS { Err(RebuildReason::LeftOver) } else { Ok(led.into_iter().copied().collect()) }
+        if led.len() > MOST_PATHS { Err(RebuildReason::NoRoom) } else { Ok(led.into_iter().copied().collect()) }
     }
 
     /// Updates the extract for the offload, if it can have changed.
@@ -627,14 +663,14 @@ impl Index {
         }
         let is_in = |&changed: &At| {
             let whole = &tables.offload.whole;
-            let is_met = |prefixes| is_met((desired, &self.vrfs), whole, prefixes, changed);
-            self.prefixes.get(usize::from(changed.0)).is_some_and(is_met)
+            let is_selected = |prefixes| is_selected((desired, &self.vrfs), whole, prefixes, changed);
+            self.prefixes.get(usize::from(changed.0)).is_some_and(is_selected)
         };
         let mut changed = op_log.prefixes.iter().chain(regrouped.iter().map(|(at, _)| at));
         let are_renewed = !op_log.renewed.is_empty() || !op_log.regrouped.is_empty();
         if are_steered || are_renewed || !op_log.paths.is_empty() || changed.any(is_in) {
-            let met = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
-            tables.offload = Offload::of(tables, &met, desired);
+            let selected = Scope::of(desired, &self.vrfs).among_ordered(&self.prefixes);
+            tables.offload = Offload::of(tables, &selected, desired);
             op_log.offload = Some(tables.offload.clone());
         }
     }
@@ -677,16 +713,16 @@ fn led(desired: &Desired) -> BTreeSet<Led> {
     led.map(|(at, (steer, path))| (path.segments.first(), at, steer)).collect()
 }
 
-/// Returns how many there may be until the next whole build, which leaves out those that are no longer used: as many as
-/// the build had, and `spare` more, but no more than the maps of the XDP program hold. So whatever is new has a place in
-/// the maps, however long the tables change. Where the build has nearly filled the maps, or more, they set no bound,
-/// because then every few changes would take a whole build.
+/// Returns the largest number of entries until the next whole build, which drops unused ones. It is twice the number
+/// that the build had, and `spare` more, but no more than the maps of the XDP program hold (`fits`). So every new entry
+/// has a place in the maps, however often the tables change. If the build has nearly filled the maps, they set no
+/// limit: otherwise every few changes would need a whole build.
 fn room_in_maps(built: usize, spare: usize, fits: usize) -> usize {
     let room = built * 2 + spare;
     if built + spare / 2 <= fits { room.min(fits) } else { room }
 }
 
-/// Returns a free place, or a new one at the end.
+/// Returns the index of a free place, or adds the entry at the end and returns its index.
 fn place<T>(free: &mut Vec<u32>, entries: &mut Vec<T>, entry: T) -> u32 {
     free.pop().unwrap_or_else(|| {
         entries.push(entry);
@@ -700,7 +736,7 @@ pub(crate) fn room_for_more<T>(entries: &mut Vec<T>) {
     entries.reserve_exact(more_than(entries.len()));
 }
 
-/// An eighth of so many entries, and some.
+/// Returns an eighth of this number of entries, and 64 more.
 pub(crate) fn more_than(entries: usize) -> usize {
     entries / 8 + 64
 }

@@ -28,7 +28,7 @@ pub mod trail;
 
 pub use balance::{Balancer, Choosing, Member};
 pub use build::{BuildError, Rank};
-pub use fast::{Frames, InnerLookUps, Leaving, LookUps, LookupResult, write_burst, write_one};
+pub use fast::{Frames, InnerLookUps, Leaving, LookUpResult, LookUps, write_burst, write_one};
 pub use history::Before;
 pub use index::{Index, NeedsRebuild, OpLog, RebuildReason};
 pub use limiter::{Bucket, Limiter};

@@ -122,7 +122,7 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    /// Number of errors admitted in a time span, of one every 0.1 ms.
+    /// Returns the number of errors that are admitted in a time span, with one attempt every 0.1 ms.
     fn admitted(limiter: &mut Limiter, budget: (u16, ErrorKind), receiver: IpAddr, (from, to): (u64, u64)) -> usize {
         let budget = (PortId(budget.0), budget.1);
         let moments = (from..to).step_by(100_000);

@@ -114,7 +114,7 @@ impl Lpm {
         let general = ByLength::build(&outside);
         let blocks = blocks
             .iter()
-            .map(|&block| UsidIndex::build(block, general.lookup(u128::from(block) << 96), &indexed))
+            .map(|&block| UsidIndex::build(block, general.look_up(u128::from(block) << 96), &indexed))
             .collect();
         let long: Vec<_> = indexed.into_iter().filter(|(key, _)| key.len > 48).collect();
         Self { blocks, inside: ByLength::build(&long), general, len }
@@ -122,12 +122,12 @@ impl Lpm {
 
     /// Returns the value of the longest prefix that covers `address`.
     #[inline]
-    pub fn lookup(&self, address: u128) -> Option<Value> {
-        let value = self.in_block(address).unwrap_or_else(|| self.general.lookup(address));
+    pub fn look_up(&self, address: u128) -> Option<Value> {
+        let value = self.in_block(address).unwrap_or_else(|| self.general.look_up(address));
         (value != NONE).then_some(value)
     }
 
-    /// Returns the upper 32 bits of the first block that has an index. [`lookup`](Self::lookup) is fast there.
+    /// Returns the upper 32 bits of the first block that has an index. [`look_up`](Self::lookup) is fast there.
     #[inline]
     pub fn first_block(&self) -> Option<u32> {
         self.blocks.first().map(|index| index.block)
@@ -136,16 +136,16 @@ impl Lpm {
     /// Returns the value of the longest prefix that covers `address`, which must lie in the [first
     /// block](Self::first_block).
     #[inline(always)]
-    pub(crate) fn lookup_in_first_block(&self, address: u128) -> Option<Value> {
-        let value = self.lookup_inside(self.blocks.first()?, address);
+    pub(crate) fn look_up_in_first_block(&self, address: u128) -> Option<Value> {
+        let value = self.look_up_inside(self.blocks.first()?, address);
         (value != NONE).then_some(value)
     }
 
     /// Looks up all these addresses and passes the result of each to `led_to`. This is fastest for addresses that no
     /// index answers for.
     #[inline]
-    pub fn lookup_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(Search, Option<Value>)) {
-        self.general.lookup_all(searches);
+    pub fn look_up_all(&self, searches: &mut Vec<Search>, mut led_to: impl FnMut(Search, Option<Value>)) {
+        self.general.look_up_all(searches);
         for search in searches.drain(..) {
             let value = self.in_block(search.address).unwrap_or_else(|| self.general.value(&search));
             led_to(search, (value != NONE).then_some(value));
@@ -159,7 +159,7 @@ impl Lpm {
         let block = (address >> 96) as u32;
         let first = self.blocks.first()?;
         if first.block == block {
-            return Some(self.lookup_inside(first, address));
+            return Some(self.look_up_inside(first, address));
         }
         if self.blocks.len() > 1 { self.in_another_block(block, address) } else { None }
     }
@@ -168,14 +168,14 @@ impl Lpm {
     #[inline(never)]
     fn in_another_block(&self, block: u32, address: u128) -> Option<Value> {
         let index = self.blocks.iter().find(|index| index.block == block)?;
-        Some(self.lookup_inside(index, address))
+        Some(self.look_up_inside(index, address))
     }
 
     #[inline]
-    fn lookup_inside(&self, index: &UsidIndex, address: u128) -> Value {
+    fn look_up_inside(&self, index: &UsidIndex, address: u128) -> Value {
         let entry = index.entry(address);
         if entry & LONGER_INSIDE != 0 {
-            let value = self.inside.lookup(address);
+            let value = self.inside.look_up(address);
             if value != NONE {
                 return value;
             }

@@ -1,8 +1,8 @@
 //! The fast path for a program that forwards plain packets in front of the workers.
 //!
-//! It is an extract of the tables, row by row, of what such a program can need. The program knows uN and uA with 32-bit
-//! blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for this node. It hands
-//! everything else to the worker.
+//! It is an extract of the tables, which has the rows that such a program can need. The program knows uN and uA with
+//! 32-bit blocks, paths of up to three segments, decapsulation, and transit, and with the tc engine decapsulation for
+//! this node. It hands everything else to the worker.
 
 mod scope;
 
@@ -11,31 +11,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use srv6d_fib::{
     DELIVERS, FORWARDS, Forwarding, GroupRow, Groups, PathKind, PathRow, PatternRow, PortRow, Prefix, Prefixes,
-    SidKind, SrhRow, TABLES,
+    SidKind, SidRow, SrhRow, TABLES,
 };
 
 use crate::desired::{Desired, PortId, Role};
 use crate::fast::port_row;
 use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
 pub use scope::{MOST, MOST_WHOLE};
-pub(crate) use scope::{Met, Scope, is_met};
+pub(crate) use scope::{Scope, Selected, is_selected};
 
-/// What may be forwarded in front of the workers.
+/// The part of the tables by which packets may be forwarded in front of the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The rows that it takes.
+    /// The rows that the program needs.
     pub forwarding: Forwarding,
-    /// Ports that were asked for, and why their packets may not.
+    /// Ports that the program was requested for and cannot serve, with the reason.
     pub refused: BTreeMap<PortId, &'static str>,
-    /// Tables that the rows have as a whole, so that plain transit in them is forwarded.
+    /// Tables of which `forwarding` has all prefixes, so that the program forwards plain transit traffic, too.
     pub whole: BTreeSet<VrfIndex>,
-    /// There are more than [`MOST`] prefixes: those in steered ones are left out.
+    /// Whether there are more than [`MOST`] prefixes, so that those inside steered prefixes are left out.
     pub too_many: bool,
 }
 
 impl Offload {
-    /// `met` are the prefixes that matter.
-    pub(crate) fn of(tables: &Tables, met: &Met, desired: &Desired) -> Self {
+    /// Extracts the rows for the prefixes in `selected`.
+    pub(crate) fn of(tables: &Tables, selected: &Selected, desired: &Desired) -> Self {
         let mut offload = Self::default();
         let asked = ports(tables, desired);
         for (&id, &flags) in &asked {
@@ -51,10 +51,14 @@ impl Offload {
         }
         rows.to_kernel = to_kernel(tables);
         rows.node = tables.fast.node;
-        let inside = tables.fast.sids.iter().filter(|sid| sid.kind == SidKind::Decapsulate).map(|sid| sid.table);
+        let inside = tables.fast.sids.iter().filter_map(table_inside);
         let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
-        rows.tables =
-            met.tables.iter().filter(|(table, _)| used.contains(table)).map(|(&of, met)| (of, met.clone())).collect();
+        rows.tables = selected
+            .tables
+            .iter()
+            .filter(|(table, _)| used.contains(table))
+            .map(|(&of, selected)| (of, selected.clone()))
+            .collect();
         let domain = &tables.policy.domain_sources;
         rows.domain = domain.iter().copied().map(IpNet::V6).map(bits).collect();
         rows.sources = rows.ports.keys().filter_map(|&id| Some((id, sources(tables.port(PortId(id))?)?))).collect();
@@ -65,8 +69,8 @@ impl Offload {
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
         rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
-        offload.too_many = met.too_many;
-        offload.whole.clone_from(&met.whole);
+        offload.too_many = selected.too_many;
+        offload.whole.clone_from(&selected.whole);
         let targets: BTreeSet<u32> = rows.tables.values().flatten().flat_map(BTreeMap::values).copied().collect();
         let mut extract = Extract { tables, rows };
         for target in targets {
@@ -76,7 +80,7 @@ impl Offload {
     }
 }
 
-/// Returns the ports whose packets the program may have, each with what it may do with them.
+/// Returns the ports whose packets the program may handle, with flags that say what it may do with the packets.
 fn ports(tables: &Tables, desired: &Desired) -> BTreeMap<PortId, u32> {
     let mut ports: BTreeMap<PortId, u32> = desired.offload.iter().map(|&id| (id, FORWARDS)).collect();
     if desired.has_tc_engine() {
@@ -102,7 +106,7 @@ fn to_kernel(tables: &Tables) -> [u8; 12] {
     addresses
 }
 
-/// What the worker alone looks at.
+/// Returns why only the worker can handle the packets of a port, if so.
 fn why_not(port: &PortEntry) -> Option<&'static str> {
     let reasons = [
         (port.vlan.is_some(), "frames of a VLAN are the worker's"),
@@ -114,7 +118,7 @@ fn why_not(port: &PortEntry) -> Option<&'static str> {
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
 
-/// Who may send through a port, where not everyone may.
+/// Returns the sources that may send through a port. `None`: all may.
 fn sources(port: &PortEntry) -> Option<Prefixes> {
     let (v6, v4): (Vec<IpNet>, Vec<IpNet>) =
         port.allowed_sources.iter().partition(|prefix| matches!(prefix, IpNet::V6(_)));
@@ -122,14 +126,14 @@ fn sources(port: &PortEntry) -> Option<Prefixes> {
     (!port.allowed_sources.is_empty()).then(|| [prefixes(v6), prefixes(v4)])
 }
 
-/// What may be sent to SIDs through a port, where not everything may.
+/// Returns the prefixes that may be sent to SIDs through a port, or `None` if the port does not restrict them.
 fn carriers(port: &PortEntry) -> Option<BTreeSet<Prefix>> {
     let carriers = port.allowed_carriers.iter().filter(|_| port.role.is_outside());
     let carriers: BTreeSet<Prefix> = carriers.copied().map(IpNet::V6).map(bits).collect();
     (!carriers.is_empty()).then_some(carriers)
 }
 
-/// The network, an IPv4 one in the upper 32 bits, and the length.
+/// Returns network and length of a prefix. An IPv4 network stands in the upper 32 bits.
 fn bits(prefix: IpNet) -> (u128, u8) {
     let network = match prefix {
         IpNet::V6(prefix) => prefix.network().to_bits(),
@@ -138,7 +142,23 @@ fn bits(prefix: IpNet) -> (u128, u8) {
     (network, prefix.prefix_len())
 }
 
-/// The rows that are taken so far.
+/// Returns the table in which the packets inside of those to a SID are looked up.
+const fn table_inside(sid: &SidRow) -> Option<VrfIndex> {
+    match sid.kind {
+        SidKind::Decapsulate => Some(sid.table),
+        SidKind::Slow | SidKind::Shift | SidKind::ShiftVia => None,
+    }
+}
+
+/// Returns the group of next hops that packets to a SID leave by, whatever their new destination is.
+const fn group_of(sid: &SidRow) -> Option<u32> {
+    match sid.kind {
+        SidKind::ShiftVia => Some(sid.group),
+        SidKind::Slow | SidKind::Shift | SidKind::Decapsulate => None,
+    }
+}
+
+/// The rows that have been extracted so far.
 struct Extract<'e> {
     tables: &'e Tables,
     rows: &'e mut Forwarding,
@@ -151,8 +171,8 @@ impl Extract<'_> {
             Target::Sid(number) => {
                 let Some(&sid) = self.tables.fast.sids.get(number as usize) else { return };
                 self.rows.sids.insert(number, sid);
-                if sid.kind == SidKind::ShiftVia {
-                    self.add_group(sid.group);
+                if let Some(group) = group_of(&sid) {
+                    self.add_group(group);
                 }
             }
             Target::Steer(number) => self.add_steer(number),
@@ -187,7 +207,8 @@ impl Extract<'_> {
         Some(row)
     }
 
-    /// Adds next hops that can be sent to. What goes to any other, the worker holds or refuses.
+    /// Adds a group, and those of its next hops that packets can be sent to. The worker holds or refuses packets to
+    /// other next hops.
     fn add_group(&mut self, number: u32) {
         if self.rows.groups.contains_key(&number) {
             return;
@@ -204,13 +225,13 @@ impl Extract<'_> {
     }
 }
 
-/// The pattern of a group of several.
+/// Returns the pattern of a group with several members.
 fn pattern(groups: &Groups, row: GroupRow) -> Option<(u32, PatternRow)> {
     let pattern = groups.pattern(row.pattern).filter(|_| row.count > 1)?;
     Some((row.pattern, *pattern))
 }
 
-/// The places of members in their list.
+/// Returns the members of a group with several members, by their places in the list of members.
 fn listed(row: GroupRow, members: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     let is_listed = row.count > 1;
     (row.at..).zip(members.iter().copied()).filter(move |_| is_listed)

@@ -159,7 +159,7 @@ impl Quote {
 
     /// Returns the path that the inner packet takes from this VRF, if the quoted outer header is that of the path.
     fn path(&self, tables: &Tables, vrf: VrfIndex) -> Option<PathMtu> {
-        let Some(Target::Steer(steer)) = tables.lookup(vrf, self.inner_is_v6, self.inner_destination) else {
+        let Some(Target::Steer(steer)) = tables.look_up(vrf, self.inner_is_v6, self.inner_destination) else {
             return None;
         };
         let paths = tables.possible_paths(steer, self.flow);

@@ -92,7 +92,7 @@ impl PrefixSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceSet {
     set: PrefixSet,
-    /// One of its prefixes. Nobody asks an empty set.
+    /// Some prefix of the set. An empty set is never asked.
     any: Masked,
 }
 
@@ -108,15 +108,15 @@ impl SourceSet {
         self.set.is_empty()
     }
 
-    /// Begins with the first packet.
+    /// Starts to ask about the sources of packets.
     #[inline]
     pub(crate) const fn ask(&self) -> InRuns<'_> {
         InRuns { set: &self.set, prefix: Cell::new(self.any) }
     }
 }
 
-/// Asks a set, which is not empty, about one source after the other. Most lie in the prefix that the one before lay in,
-/// which takes a few instructions to see; the others are searched for.
+/// Asks a set, which is not empty, about one source after the other. Most sources lie in the same prefix as the source
+/// before, which takes a few instructions to check. Other sources are searched for.
 pub(crate) struct InRuns<'s> {
     set: &'s PrefixSet,
     prefix: Cell<Masked>,

@@ -101,7 +101,7 @@ reasons! {
     TxFull("tx_full", "the transmit ring stayed full, or the port is gone"),
     /// The queue of the emulated port that the packet leaves through is full.
     QueueFull("queue_full", "the queue of an emulated port had no room"),
-    /// An emulated port marks packets, and this one's transport does not support ECN.
+    /// An emulated port had to mark the packet, whose transport does not support ECN.
     Wred("wred", "an emulated port marks congestion, and the packet is Not-ECT"),
     /// The packet got lost on an emulated wire.
     WireLoss("wire_loss", "lost on the wire of an emulated port, as configured"),

@@ -23,7 +23,7 @@ use srv6d_wire::{Packet, checksum, eth, ipv4, ipv6};
 use crate::balance::{Balancer, Chosen};
 use crate::desired::{Mac, PortId, Role, UnknownSid};
 use crate::edit;
-use crate::fast::{self, LookupResult};
+use crate::fast::{self, LookUpResult};
 use crate::flow::FlowHash;
 use crate::icmp::Notice;
 use crate::limiter::Limiter;
@@ -33,10 +33,10 @@ use crate::tally::Tally;
 use crate::trail::{Event, Trail};
 
 use finish::Ending;
-pub(crate) use leave::ready;
+pub(crate) use leave::ready_member;
 
 /// Largest number of own SIDs in one packet: six uSIDs of a carrier, and more for segment lists and inner packets.
-const MAX_ROUNDS: usize = 16;
+const MAX_SIDS: usize = 16;
 /// Largest number of encapsulations that are removed from one packet.
 const MAX_NESTING: u8 = 2;
 
@@ -74,7 +74,7 @@ pub(crate) enum Out {
 /// The way out by which a packet is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Egress<'t> {
-    Plain(&'t Adjacency),
+    Routed(&'t Adjacency),
     Encapsulated(&'t PathEntry, &'t Adjacency, FlowHash),
 }
 
@@ -162,7 +162,7 @@ impl Layer {
         match ip(self.is_v6, self.destination) {
             IpAddr::V6(address) => address.is_multicast(),
             IpAddr::V4(address) if address.is_multicast() || address.is_broadcast() => true,
-            IpAddr::V4(_) => tables.lookup(self.vrf, false, self.destination) == Some(Target::Local),
+            IpAddr::V4(_) => tables.look_up(self.vrf, false, self.destination) == Some(Target::Local),
         }
     }
 
@@ -179,17 +179,17 @@ pub(crate) fn ip(is_v6: bool, bits: u128) -> IpAddr {
 pub(crate) struct Progress {
     pub(crate) layer: Layer,
     nesting: u8,
-    hits: [u32; MAX_ROUNDS],
+    hits: [u32; MAX_SIDS],
     hit_count: usize,
     ecn_unused: bool,
-    /// What policies have chosen: a path, and a next hop.
+    /// Choices that policies have made: of a path, and of a next hop.
     chosen: [Option<Chosen>; 2],
 }
 
-/// What a worker's slow path keeps from packet to packet.
+/// The state that a worker's slow path keeps from packet to packet.
 #[derive(Debug, Default)]
 pub struct SlowState {
-    /// How many ICMP errors may be sent.
+    /// Limits of ICMP errors.
     pub limiter: Limiter,
     /// Flows of groups that choose by state.
     pub balancer: Balancer,
@@ -204,7 +204,7 @@ pub(crate) struct SlowPath<'t, 'f, 'p> {
     pub(crate) port: &'t PortEntry,
     pub(crate) source_mac: Mac,
     pub(crate) progress: &'p mut Progress,
-    /// Where the steps are noted, if somebody asks for them.
+    /// The trail that steps are added to, if somebody asked for it.
     pub(crate) trail: Option<&'p Trail>,
 }
 
@@ -226,7 +226,7 @@ pub fn forward_one(
     device: u16,
     packet: &mut Packet<'_>,
 ) -> Verdict {
-    let found = LookupResult::of(tables, device, packet);
+    let found = LookUpResult::of(tables, device, packet);
     match fast::write_one(tables, tally, packet, found) {
         Some(device) => Verdict::Tx(device),
         None => slow_path(tables, tally, state, now, device, packet, &|_| 0),
@@ -347,8 +347,8 @@ fn enter<'t>(tables: &'t Tables, device: u16, frame: &[u8]) -> Result<(eth::Head
     }
 }
 
-/// Handles frames that are not IP, such as ARP and LLDP: they are for the kernel. Those that the kernel sends are
-/// dropped.
+/// Handles a frame that is not IP, such as ARP or LLDP. It goes to the kernel, and is dropped if the kernel itself has
+/// sent it.
 fn not_ip(tables: &Tables, port: &PortEntry, packet: &mut Packet<'_>) -> Verdict {
     if port.role == Role::Kernel {
         return Verdict::Drop(DropReason::EtherType);
@@ -360,7 +360,7 @@ impl Progress {
     /// Returns the progress of a packet that has just arrived.
     #[inline]
     fn at(layer: Layer) -> Self {
-        Self { layer, nesting: 0, hits: [0; MAX_ROUNDS], hit_count: 0, ecn_unused: false, chosen: [None; 2] }
+        Self { layer, nesting: 0, hits: [0; MAX_SIDS], hit_count: 0, ecn_unused: false, chosen: [None; 2] }
     }
 
     #[inline]
@@ -412,7 +412,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         self.port.role.is_outside() && (self.progress.hit_count == 0 || self.progress.nesting > 0)
     }
 
-    /// Notes a step for whoever asked for them. Workers never do.
+    /// Adds a step to the trail, if somebody asked for it. Workers never do.
     #[inline]
     fn note(&self, event: impl FnOnce() -> Event) {
         if let Some(trail) = self.trail {
@@ -422,7 +422,7 @@ impl<'t> SlowPath<'t, '_, '_> {
 
     fn target(&self) -> Result<Target, Out> {
         let Layer { vrf, is_v6, destination, .. } = self.progress.layer;
-        let target = self.tables.lookup(vrf, is_v6, destination);
+        let target = self.tables.look_up(vrf, is_v6, destination);
         self.note(|| Event::LookedUp { vrf, destination: ip(is_v6, destination), target });
         match target {
             Some(target) => Ok(target),

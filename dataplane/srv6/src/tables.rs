@@ -27,7 +27,7 @@ use crate::sid_space::SidSpace;
 /// Length of the longest outer header: IPv6, and an SRH that lists every segment.
 pub const MAX_OUTER: usize = 40 + 8 + 16 * MAX_SEGMENTS;
 
-/// Number of a state of the tables. Copies have the same epoch, later states a higher one.
+/// Number of a state of the tables. Both copies of one state have the same number, and later states have higher numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(u64);
 
@@ -58,7 +58,7 @@ pub struct Tables {
     pub(crate) sid_space: SidSpace,
     pub(crate) own_sources: OwnSources,
     pub(crate) vrfs: Vec<Vrf>,
-    /// Numbers of these tables.
+    /// Table ids of the VRFs, in the order of `vrfs`.
     pub(crate) table_ids: Vec<TableId>,
     pub(crate) sids: Vec<Sid>,
     pub(crate) steers: Groups,
@@ -261,7 +261,7 @@ pub(crate) struct Adjacency {
     pub(crate) mtu: usize,
     /// Ethernet header without its type: destination, source and VLAN tag. The type is written per packet.
     pub(crate) ethernet: [u8; 16],
-    /// Length: 12, or 16 with a tag.
+    /// Length of `ethernet` in use: 12, or 16 with a tag.
     pub(crate) ethernet_len: usize,
     pub(crate) source: Option<Ipv6Addr>,
     /// Whether nothing uses this next hop at present: it was a neighbour on a link and is no longer resolved.
@@ -269,21 +269,21 @@ pub(crate) struct Adjacency {
 }
 
 impl Tables {
-    pub(crate) fn lookup(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
-        let value = if is_v6 { self.find_v6(vrf, destination) } else { self.find_v4(vrf, destination) };
+    pub(crate) fn look_up(&self, vrf: VrfIndex, is_v6: bool, destination: u128) -> Option<Target> {
+        let value = if is_v6 { self.look_up_v6(vrf, destination) } else { self.look_up_v4(vrf, destination) };
         value.map(Target::decode)
     }
 
     /// Returns the value of a destination, which [`Target::decode`] takes.
     #[inline]
-    pub(crate) fn find_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
-        self.vrfs.get(usize::from(vrf))?.v6.lookup(destination)
+    pub(crate) fn look_up_v6(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v6.look_up(destination)
     }
 
     /// Returns the value of an IPv4 destination in the upper 32 bits.
     #[inline]
-    pub(crate) fn find_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
-        self.vrfs.get(usize::from(vrf))?.v4.lookup(destination)
+    pub(crate) fn look_up_v4(&self, vrf: VrfIndex, destination: u128) -> Option<Value> {
+        self.vrfs.get(usize::from(vrf))?.v4.look_up(destination)
     }
 
     #[inline]
@@ -326,7 +326,7 @@ impl Tables {
         by_hash.into_iter().chain(any.iter().copied()).filter_map(|hop| self.adjacencies.get(hop as usize))
     }
 
-    /// Returns the policies by which groups choose, and what these share.
+    /// Returns the policies that choose by state, and the settings that they share.
     pub fn balancing(&self) -> &Balancing {
         &self.balancing
     }

@@ -20,7 +20,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds packets, and their bytes together. Only the owning worker calls this.
+    /// Adds a number of packets, and the sum of their bytes. Only the owning worker calls this.
     #[inline]
     pub fn add(&self, packets: usize, bytes: usize) {
         self.packets.store(self.packets.load(Relaxed) + packets as u64, Relaxed);
@@ -39,14 +39,14 @@ impl Count {
     }
 }
 
-/// Choices of a member by a policy, for flows of its group.
+/// Counters of how often policies have chosen one member for flows of its group.
 #[derive(Debug, Default)]
 pub struct ChoiceCount {
     flowlets: AtomicU64,
     moves: [AtomicU64; MOVES.len()],
 }
 
-/// Why a flow left its member for another one, in the order of [`ChoiceCount::read`].
+/// Names of the reasons why a flow moved to another member, in the order of [`ChoiceCount::read`].
 pub const MOVES: [&str; 3] = ["gap", "down", "reactive"];
 
 impl ChoiceCount {
@@ -100,7 +100,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Creates counters for all slots given so far, and for some more.
+    /// Creates counters for all slots that are assigned so far, and for some more.
     pub fn new(slots: &Slots) -> Self {
         let room = |len: usize| 0..len.next_power_of_two().max(16);
         let counts = |len: usize| room(len).map(|_| Count::default()).collect();
@@ -220,8 +220,8 @@ impl Slots {
     pub const KEPT: usize = 512;
 
     /// Releases the slots of keys that `desired` and its `tables` do not have. They can be given to other keys with
-    /// [`reuse`](Self::reuse), once nobody writes to their counters any more and these are zero. `now` counts the
-    /// calls.
+    /// [`reuse`](Self::reuse), once nobody writes to their counters any more and the counters are zero. `now` counts
+    /// the calls.
     pub fn release(&mut self, desired: &Desired, tables: &Tables, now: u64) -> Released {
         let sids: HashSet<ipnet::Ipv6Net> = desired.sids.iter().map(|sid| sid.prefix).collect();
         let paths = desired.steers.iter().flat_map(|steer| &steer.paths);

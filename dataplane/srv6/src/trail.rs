@@ -10,7 +10,7 @@ use srv6d_fib::{Groups, SLOTS};
 use srv6d_wire::Packet;
 
 use crate::desired::{Mac, PortId, TableId, UnknownSid};
-use crate::fast::{self, LookupResult};
+use crate::fast::{self, LookUpResult};
 use crate::flow::FlowHash;
 use crate::slow::{self, FurtherSum, Out, SlowState, Verdict};
 use crate::tables::{Adjacency, AdjacencyState, Tables, Target, VrfIndex};
@@ -32,7 +32,7 @@ pub(crate) enum Event {
         source: IpAddr,
         destination: IpAddr,
     },
-    /// `by_policy` is the counter slot of what a policy chose. `None`: the hash chose.
+    /// A path was chosen. `by_policy` is the counter slot of the path that a policy chose. `None`: the hash chose.
     Path {
         steer: u32,
         flow: FlowHash,
@@ -186,7 +186,7 @@ pub fn explain(
 
 /// Returns true if the fast path takes the packet, which is changed then.
 pub fn is_plain(tables: &Tables, device: u16, packet: &mut Packet<'_>) -> bool {
-    let found = LookupResult::of(tables, device, packet);
+    let found = LookUpResult::of(tables, device, packet);
     fast::write_one(tables, &Tally::default(), packet, found).is_some()
 }
 
@@ -290,7 +290,7 @@ impl Tables {
     /// Returns what the longest match of an address leads to, or `None` if nothing matches or there is no such table.
     pub fn longest_match(&self, table: TableId, address: IpAddr) -> Option<MatchKind> {
         let vrf = self.table_ids.iter().position(|known| *known == table)?;
-        let target = self.lookup(VrfIndex::try_from(vrf).ok()?, address.is_ipv6(), crate::build::bits(address))?;
+        let target = self.look_up(VrfIndex::try_from(vrf).ok()?, address.is_ipv6(), crate::build::bits(address))?;
         Some(target.into())
     }
 

@@ -170,7 +170,7 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
     // Flows stay on the next hops and paths that they have.
     let in_force = Before { tables: &current.tables, index: publisher.index() };
     let (tables, _) = Tables::build_with_parts(publisher.desired(), &mut slots, Some(in_force)).unwrap();
-    let built = Snapshot { generation: current.generation, ..Snapshot::direct(tables, Arc::default(), PORTS.into()) };
+    let built = Snapshot { revision: current.revision, ..Snapshot::direct(tables, Arc::default(), PORTS.into()) };
     assert_eq!(observe(before, &current, &slots, frames), observe(before, &built, &slots, frames));
     let (mut offload, expected) = (current.tables.offload().clone(), built.tables.offload());
     // A locator outside of every block stays closed until the tables are built anew.
@@ -187,7 +187,7 @@ fn is_as_built(publisher: &Publisher, before: &Snapshot, frames: &[(usize, Vec<u
 /// A path with its SRH and its next hops.
 type PathTo = (PathRow, Option<SrhRow>, Vec<Option<HopRow>>);
 
-/// What prefixes lead to, with rows in place of their numbers: those of tables that were amended are others than those of
+/// What prefixes lead to, with rows in place of their numbers: amended tables number their rows in another way than
 /// tables that were built.
 #[derive(Debug, PartialEq)]
 enum LedTo {
@@ -198,7 +198,7 @@ enum LedTo {
 }
 
 fn led_to(rows: &Forwarding) -> Vec<(u16, usize, Prefix, LedTo)> {
-    // The member of each slot.
+    // Returns the member of each slot.
     let members = |group: GroupRow, list: &BTreeMap<u32, u32>, patterns: &BTreeMap<u32, PatternRow>| match group {
         GroupRow { count: 0, .. } => Vec::new(),
         GroupRow { count: 1, at, .. } => vec![at],
@@ -655,14 +655,14 @@ fn what_is_refused_changes_nothing() {
 fn a_worker_that_stays_in_old_tables_is_left_there() {
     let mut publisher = publisher(node());
     let mut late = publisher.reader();
-    let generation = late.current().generation;
+    let generation = late.current().revision;
     for number in 0..3 {
         let before = tables_of(&publisher);
         assert!(amend(&mut publisher, &change("3000:1::/48", (number % 2 == 0).then(|| via(&[0])))));
         is_as_built(&publisher, &before, &frames_to("3000:1::1".parse().unwrap()));
     }
     assert_eq!(publisher.published().copied, 1, "the copy that the worker is in is left to it");
-    assert_eq!(late.current().generation, generation + 3);
+    assert_eq!(late.current().revision, generation + 3);
 }
 
 /// In either copy of the tables, a worker sees exactly the changes of its generation.
@@ -678,7 +678,7 @@ fn a_round_sees_all_of_an_amendment_or_nothing_and_never_an_older_state_again() 
         ..Amendment::default()
     };
     assert!(amend(&mut publisher, &both(0)));
-    let first = publisher.current().generation;
+    let first = publisher.current().revision;
     let is_over = AtomicBool::new(false);
     let rounds = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -690,8 +690,8 @@ fn a_round_sees_all_of_an_amendment_or_nothing_and_never_an_older_state_again() 
                     io.port(0).unwrap().rx.push_back(MemoryFrame::new(&frame(to.parse().unwrap(), &[7; 26])));
                 }
                 let snapshot = reader.current();
-                assert!(snapshot.generation >= newest, "{} after {newest}", snapshot.generation);
-                newest = snapshot.generation;
+                assert!(snapshot.revision >= newest, "{} after {newest}", snapshot.revision);
+                newest = snapshot.revision;
                 step.round(&mut io, snapshot, 1);
                 let sent: Vec<usize> = io.take_sent().into_iter().map(|(socket, _)| socket).collect();
                 let port = usize::try_from((newest - first) % 2).unwrap();
@@ -707,7 +707,7 @@ fn a_round_sees_all_of_an_amendment_or_nothing_and_never_an_older_state_again() 
         worker.join().unwrap()
     });
     assert!(rounds > 0);
-    assert_eq!((publisher.published().in_place, publisher.current().generation), (201, first + 200));
+    assert_eq!((publisher.published().in_place, publisher.current().revision), (201, first + 200));
 }
 
 #[test]

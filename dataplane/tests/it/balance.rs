@@ -78,7 +78,7 @@ fn new_flowlets_avoid_a_busy_port() {
         let emulation = Emulation::of_rate(rate);
         rig.snapshot.emulated[port] = Some(EmulatedPort { device: format!("p{port}"), emulation, is_up: true });
     }
-    rig.snapshot.generation += 1;
+    rig.snapshot.revision += 1;
     rig.run(0);
     rig.run(5 * MS);
     // Each packet is away before the next one comes.

@@ -106,7 +106,7 @@ fn a_tagged_port_does_not_take_the_others_their_bursts() {
     let bytes: usize = sent.iter().map(|(_, frame)| frame.len()).sum();
     assert_eq!(tally.vlans_tx[slot].read(), (BURST as u64, bytes as u64));
 
-    // What leaves tagged comes in again by the tagged port: by p1, and to its address.
+    // The frames that left with a tag come in again by the tagged port p1, addressed to its MAC address.
     let mac = [2, 0, 0, 0, 1, 1];
     let back = |(_, mut frame): (usize, Vec<u8>)| {
         frame[..6].copy_from_slice(&mac);

@@ -21,7 +21,7 @@ fn emulate(rig: &mut Rig, port: usize, emulation: Option<Emulation>, is_up: bool
     if rig.snapshot.emulated.iter().all(Option::is_none) {
         rig.snapshot.emulated.clear();
     }
-    rig.snapshot.generation += 1;
+    rig.snapshot.revision += 1;
 }
 
 /// Returns a rig whose port 1 is emulated.
@@ -161,7 +161,7 @@ fn other_settings_lose_no_packet_and_none_at_all_send_everything() {
     assert_eq!(numbers(&mut rig, 0), []);
     assert_eq!(rig.step.next_event(), Some(MS / 10));
     assert_eq!(numbers(&mut rig, MS / 2).len(), 5);
-    rig.snapshot.generation += 1;
+    rig.snapshot.revision += 1;
     assert_eq!(numbers(&mut rig, MS / 2), [], "the same settings change nothing");
     emulate(&mut rig, 1, None, true);
     assert_eq!(numbers(&mut rig, MS / 2), [5, 6, 7, 8, 9].map(|number| (1, number)));

@@ -37,7 +37,7 @@ mod sync {
 #[allow(dead_code, reason = "the publisher's other uses are not in the model")]
 mod checked;
 
-use checked::{Holder, InForce, alone, is_left};
+use checked::{InForce, Reader, alone, is_left};
 use loom::thread;
 use sync::{Arc, AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ fn publish(in_force: &InForce<Copy>, last: u64) {
 }
 
 /// Runs rounds in which the copy must not change. Returns the worker's reference.
-fn work(mut held: Holder<Copy>, rounds: usize) -> Holder<Copy> {
+fn work(mut held: Reader<Copy>, rounds: usize) -> Reader<Copy> {
     let mut before = 0;
     for _ in 0..rounds {
         let copy = held.current();
@@ -81,7 +81,7 @@ fn check(workers: usize, rounds: usize, last: u64) {
     model.preemption_bound = (workers > 1).then_some(3);
     model.check(move || {
         let in_force = Arc::new(InForce::<Copy>::default());
-        let holds: Vec<_> = (0..workers).map(|_| Holder::new(Arc::clone(&in_force))).collect();
+        let holds: Vec<_> = (0..workers).map(|_| Reader::new(Arc::clone(&in_force))).collect();
         let threads: Vec<_> = holds.into_iter().map(|held| thread::spawn(move || work(held, rounds))).collect();
         publish(&in_force, last);
         for thread in threads {

@@ -117,7 +117,7 @@ impl Rig {
 
     pub(super) fn publish(&mut self, desired: &Desired) {
         self.snapshot.tables = Tables::build(desired, &mut self.slots).unwrap();
-        self.snapshot.generation += 1;
+        self.snapshot.revision += 1;
     }
 
     pub(super) fn run(&mut self, now: u64) -> Vec<(usize, Vec<u8>)> {

@@ -8,10 +8,10 @@
  *
  * A port may guard SIDs (in the roles edge and host). Then the kernel gets only packets that it may forward. It does
  * not get a packet to SID space, a packet with a header that names segments, a packet whose source the port does not
- * allow or is this node's own, or a packet for which the kernel itself has a route that processes or encapsulates SRv6. Such packets go to
- * the worker, which refuses and counts them. On a queue that has no worker the program drops them. The same holds for
- * frames that a device of the kernel above the port takes (a macvlan by its MAC address, a VLAN that is no port):
- * nothing of them is claimed, but whoever sends to the port can send to that device, too.
+ * allow or is this node's own, or a packet for which the kernel itself has a route that processes or encapsulates SRv6.
+ * Such packets go to the worker, which refuses and counts them. On a queue that has no worker the program drops them.
+ * The same holds for frames that a device of the kernel above the port takes (a macvlan by its MAC address, a VLAN that
+ * is no port): nothing of them is claimed, but whoever sends to the port can send to that device, too.
  *
  * The program only reads the frame, with one exception: a VLAN tag that the driver hands over beside a claimed frame
  * is written into the frame. Apart from the packets above it drops only frames with more priority tags than it
@@ -104,7 +104,7 @@ struct source_key {
 	__u8 addr[16];
 };
 
-/* Rules for the untagged frames of a port, or for the frames of one VLAN. The bits above these hold the number of the
+/* Rules for the untagged frames of a port, or for the frames of one VLAN. The bits above the flags hold the number of the
  * set of this node's own sources; no packet from outside may have one. 0: there is none. */
 enum { GUARDS_SIDS = 1, CHECKS_SOURCES = 2 };
 #define OWN_SOURCES_SHIFT 8

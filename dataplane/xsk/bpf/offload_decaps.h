@@ -15,7 +15,7 @@
 
 /* The frame was written, and the kernel has it. No verdict of XDP has this number. */
 #define DELIVERED 64
-/* In front of a frame that is DELIVERED. */
+/* Metadata in front of a frame that is DELIVERED, by which the tc program knows it. */
 #define DELIVERED_MARK 0x53527636
 
 #define ECN_MASK 3
@@ -24,12 +24,12 @@
 #define ECT_0 2
 #define CE 3
 
-/* What is behind the outer header. */
+/* The packet behind the outer header. */
 struct inside {
 	struct address to; /* IPv6 */
 	const struct prefix *row;
 	__u32 len;
-	__u8 class; /* as it will be */
+	__u8 class; /* traffic class to be written */
 	__u8 is_v4;
 	__u8 may_name_segments;
 };

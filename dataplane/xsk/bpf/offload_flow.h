@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Choice of one of several ways by a packet's flow, and the outer flow label. flow.rs does the same in the worker. */
+/* Chooses one of several paths or next hops by a packet's flow, and the outer flow label, as flow.rs does in the worker. */
 #pragma once
 
 #include "offload_tap.h"
@@ -87,7 +87,7 @@ static ALWAYS_INLINE int read_upper(__u8 protocol, const __be32 *transport, cons
 	return 1;
 }
 
-/* Likewise, for IPv4. Only the first fragment has ports, so for all fragments the flow is chosen without them. */
+/* Like read_upper, for IPv4. Only the first fragment has ports, so the flow key of every fragment leaves them out. */
 static ALWAYS_INLINE int read_upper_v4(const struct ipv4 *ip, const void *end, int with_qp, __u64 *rest)
 {
 	*rest = ip->protocol;

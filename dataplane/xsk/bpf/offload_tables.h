@@ -49,7 +49,7 @@ struct {
 	MAP_NUMBER(max_entries, PORTS);
 } port_of SEC(".maps");
 
-/* The port's own claim.c, by the number of the port. */
+/* The claim program (claim.c) of each port, by the number of the port. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
 	MAP_TYPE(key, __u32);
@@ -71,8 +71,8 @@ struct {
 TABLE(node, struct node, 1);
 TABLE(ports, struct port, PORTS); /* by the number of the device */
 TABLE(blocks, struct block, BLOCKS);
-TABLE(usid_pages, __u32, BLOCKS * USID_PAGES); /* by index of the block, and the 8 bits behind it */
-TABLE(usids, struct prefix, BLOCKS * USIDS); /* by page, and the 8 bits behind those */
+TABLE(usid_pages, __u32, BLOCKS * USID_PAGES); /* by index of the block, and the upper 8 bits of the uSID */
+TABLE(usids, struct prefix, BLOCKS * USIDS); /* by page, and the lower 8 bits of the uSID */
 TABLE(sids, struct sid, SIDS);
 TABLE(steers, struct group, STEERS);
 TABLE(steer_members, __u32, MEMBERS);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * H.Encaps.Red in one segment for what applications of this node send, at the egress of the kernel's end of srv6d's own
- * veth (tcx). There the kernel has not cut a stream into packets yet.
+ * H.Encaps.Red and H.Encaps, with an SRH of up to two segments, for what applications of this node send, at the egress of
+ * the kernel's end of srv6d's own veth (tcx). There the kernel has not cut a stream into packets yet.
  *
- *   application -> srv6d0 -> plain? -> look up -> steered: a path of one segment -> next hop ready, fits? -> write
- *                              |          | anything else                                | no               |
- *                              +----------+----------------------------------------------+           the other port
+ *   application -> srv6d0 -> plain? -> look up -> steered: a path of up to three segments -> next hop ready, fits? -> write
+ *                              |          | anything else                                        | no               |
+ *                              +----------+------------------------------------------------------+           the other port
  *                              v
  *              through the veth, to the worker
  *
@@ -24,7 +24,6 @@
 #define TC_DROP 2 /* TCX_DROP */
 
 #define TCP_LEN 20
-#define UDP_LEN 8
 /* Bytes that are read of a frame. */
 #define READ_LEN (ETH_LEN + IPV6_LEN + TCP_LEN)
 
@@ -38,18 +37,19 @@ static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC
 /* Interfaces, by the number of the device. 0: there is none. A map of devices cannot serve XDP programs and others. */
 BY_NUMBER(BPF_MAP_TYPE_ARRAY, interfaces, __u32, PORTS);
 
-/* The packets that a frame becomes. Lengths are without Ethernet header. */
+/* The packets into which the kernel will cut a frame. Lengths are without the Ethernet header. */
 struct cut {
 	__u32 packets;
 	__u32 longest;
-	__u32 bytes; /* of all of them */
+	__u32 bytes; /* sum over all packets */
 };
 
-/* A new head of a frame, which begins behind the two bytes. */
+/* A new head of a frame. It begins behind the two unused bytes, which align it. */
 struct head {
 	__u8 unused[2];
 	struct eth eth;
 	struct outer outer;
+	struct srh srh; /* as long as the path's */
 };
 
 static ALWAYS_INLINE void add_cut(void *counts, __u32 index, const struct cut *cut, __u32 header)
@@ -62,8 +62,9 @@ static ALWAYS_INLINE void add_cut(void *counts, __u32 index, const struct cut *c
 	count->bytes += cut->bytes + (__u64)cut->packets * header;
 }
 
-/* Finds out into what a packet of this length will be cut. `ip_len` is the length of its IP header. Returns 0 if that is
- * unknown. */
+/* Finds out into what a packet of this length will be cut. `ip_len` is the length of its IP header. Returns 0 if it is the
+ * worker's. Datagrams of one call (UDP_SEGMENT) are: where a port writes no checksums behind an outer header, Linux 6.18
+ * fails to cut them there, and drops them all. */
 static ALWAYS_INLINE int cut_of(const struct __sk_buff *skb, __u32 len, __u32 ip_len, __u8 protocol,
 				const __u8 *transport, const void *end, struct cut *cut)
 {
@@ -72,12 +73,9 @@ static ALWAYS_INLINE int cut_of(const struct __sk_buff *skb, __u32 len, __u32 ip
 	*cut = (struct cut){ .packets = 1, .longest = len, .bytes = len };
 	if (!size)
 		return 1;
-	if (protocol == IPPROTO_TCP && (const void *)(transport + TCP_LEN) <= end)
-		headers = ip_len + (transport[12] >> 4) * 4;
-	else if (protocol == IPPROTO_UDP)
-		headers = ip_len + UDP_LEN;
-	else
+	if (protocol != IPPROTO_TCP || (const void *)(transport + TCP_LEN) > end)
 		return 0;
+	headers = ip_len + (transport[12] >> 4) * 4;
 	if (len <= headers)
 		return 0;
 	payload = len - headers;
@@ -87,11 +85,9 @@ static ALWAYS_INLINE int cut_of(const struct __sk_buff *skb, __u32 len, __u32 ip
 	return 1;
 }
 
-/* Decrements the hop limit behind the outer header. */
-static ALWAYS_INLINE long spend_hop(struct __sk_buff *skb, struct ipv4 *v4, __u8 hop_limit, __u8 protocol)
+/* Decrements the hop limit behind the outer headers. */
+static ALWAYS_INLINE long spend_hop(struct __sk_buff *skb, __u32 at, struct ipv4 *v4, __u8 hop_limit, __u8 protocol)
 {
-	const __u32 at = ETH_LEN + IPV6_LEN;
-
 	if (protocol == IPPROTO_IPIP) {
 		spend_hop_v4(v4);
 		return bpf_skb_store_bytes(skb, at, v4, sizeof(*v4), 0);
@@ -105,7 +101,8 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 					   __u32 steer, const struct inner *inner, const struct cut *cut,
 					   struct ipv4 *v4, __u8 hop_limit)
 {
-	__u32 len = cut->longest + IPV6_LEN, number;
+	__u32 number, len, srh_len = 0;
+	const struct srh *srh = 0;
 	const struct device *device;
 	const __u32 *ifindex;
 	const struct path *path;
@@ -115,7 +112,20 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	number = choose(&steer_members, &steer_patterns, set, ROW(steers, set, steer), inner->flow,
 			node->seed_of_paths);
 	path = ROW(paths, set, number);
-	if (!path || path->kind != PATH_WITHOUT_SRH || len > path->mtu || inner->len > 0xffff)
+	if (!path)
+		return TC_PASS;
+	if (path->kind == PATH_WITH_SRH) {
+		srh = srh_of(set, path, number);
+		if (!srh)
+			return TC_PASS;
+		srh_len = path->srh_units == ONE_SEGMENT ? 8 * ONE_SEGMENT : 8 * TWO_SEGMENTS;
+		head.srh = *srh;
+		head.srh.bytes[0][0] = inner->protocol;
+	} else if (path->kind != PATH_WITHOUT_SRH) {
+		return TC_PASS;
+	}
+	len = cut->longest + IPV6_LEN + srh_len;
+	if (len > path->mtu || inner->len + srh_len > 0xffff)
 		return TC_PASS;
 	number = choose(&group_members, &group_patterns, set, ROW(groups, set, path->group), inner->flow,
 			node->seed_of_hops);
@@ -130,21 +140,22 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	if (!ifindex || !*ifindex)
 		return TC_PASS;
 	/* The kernel refuses what it cannot cut behind an outer header, for example what has one already. */
-	if (bpf_skb_adjust_room(skb, IPV6_LEN, BPF_ADJ_ROOM_MAC,
+	if (bpf_skb_adjust_room(skb, IPV6_LEN + srh_len, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO))
 		return TC_PASS;
 
 	__builtin_memcpy(head.eth.addresses, hop->ethernet, sizeof(head.eth.addresses));
 	head.eth.type = htons(ETH_P_IPV6);
-	write_outer(&head.outer, path, inner, 0);
-	if (bpf_skb_store_bytes(skb, 0, &head.eth, sizeof(head) - sizeof(head.unused), 0))
+	write_outer(&head.outer, path, inner, srh_len);
+	if (bpf_skb_store_bytes(skb, 0, &head.eth, sizeof(head.eth) + sizeof(head.outer) + srh_len, 0))
 		return TC_DROP;
-	if (node->flags & DECREMENTS_LOCAL && spend_hop(skb, v4, hop_limit, inner->protocol))
+	if (node->flags & DECREMENTS_LOCAL &&
+	    spend_hop(skb, ETH_LEN + IPV6_LEN + srh_len, v4, hop_limit, inner->protocol))
 		return TC_DROP;
-	add_cut(&path_counts, path->slot, cut, IPV6_LEN);
-	add_cut(&hop_counts, hop->slot, cut, IPV6_LEN);
+	add_cut(&path_counts, path->slot, cut, IPV6_LEN + srh_len);
+	add_cut(&hop_counts, hop->slot, cut, IPV6_LEN + srh_len);
 	add_cut(&rx_counts, in, cut, ETH_LEN);
-	add_cut(&tx_counts, device->number, cut, IPV6_LEN + ETH_LEN);
+	add_cut(&tx_counts, device->number, cut, IPV6_LEN + srh_len + ETH_LEN);
 	return bpf_redirect(*ifindex, 0);
 }
 
@@ -161,7 +172,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 
 	if ((const void *)(ip + 1) > end || !is_plain_v6(ip, skb->len))
 		return TC_PASS;
-	/* Tunnels inside tunnels are rare. They are the worker's. */
+	/* Tunnels inside tunnels are rare, and are left to the worker. */
 	if (ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP || ip->next_header == IPPROTO_ROUTING)
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
@@ -221,9 +232,10 @@ int srv6d_local(struct __sk_buff *skb)
 	set = *current_set & 1;
 	port = ROW(ports, set, *number);
 	of_all = ROW(node, set, 0);
-	if (!port || !of_all)
+	/* Nobody asks who applications are. */
+	if (!port || !of_all || (port->flags & (FORWARDS | CHECKS_SOURCES | GUARDS_SIDS)) != FORWARDS)
 		return TC_PASS;
-	/* A shorter frame is in one piece, or is the worker's. */
+	/* A shorter frame is in one piece, or is left to the worker. */
 	if ((const void *)eth + READ_LEN > end && skb->len >= READ_LEN) {
 		if (bpf_skb_pull_data(skb, READ_LEN))
 			return TC_PASS;

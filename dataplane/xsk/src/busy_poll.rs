@@ -24,7 +24,7 @@ const NONE: u32 = 0;
 pub enum BusyPolling {
     /// The kernel has refused one of the options: it is older than 5.11, or `CAP_NET_ADMIN` is missing.
     Refused,
-    /// The kernel has not said yet: no packet has come.
+    /// It is not known yet, because no packet has come.
     Unknown,
     /// The socket has no NAPI to poll. It receives as it does without busy polling.
     NoNapi,

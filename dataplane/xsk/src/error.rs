@@ -108,7 +108,7 @@ pub enum XskError {
         /// What to change.
         fix: &'static str,
     },
-    /// Another program's XDP program is on the port; it is left alone.
+    /// The port already has an XDP program that srv6d did not attach, and which it leaves alone.
     #[error(
         "{ifname}: XDP program {id} ({name}) is already attached and is left alone. Fix: remove it \
          first (`ip link set dev {ifname} xdp off`, in generic mode `xdpgeneric off`, `bpftool link detach`, or stop the \

@@ -92,14 +92,14 @@ pub(crate) fn set_feature(ifname: &str, cmd: u32, on: bool, what: &'static str) 
     ethtool(ifname, what, &mut Value { cmd, data: u32::from(on) })
 }
 
-/// Whether one of these flags is set.
+/// Returns whether a flag is set.
 pub(crate) fn flag(ifname: &str, flag: u32, what: &'static str) -> Result<bool, XskError> {
     let mut value = Value { cmd: GFLAGS, data: 0 };
     ethtool(ifname, what, &mut value)?;
     Ok(value.data & flag != 0)
 }
 
-/// Clears one of these flags. The flag is read back to see whether the driver has cleared it.
+/// Clears a flag. The flag is read back to see whether the driver has cleared it.
 pub(crate) fn clear_flag(ifname: &str, flag: u32, what: &'static str) -> Result<(), XskError> {
     let mut value = Value { cmd: GFLAGS, data: 0 };
     ethtool(ifname, what, &mut value)?;

@@ -53,7 +53,7 @@ impl FeatureChanges {
             match recv(self.0.as_raw_fd(), &mut message, MsgFlags::empty()) {
                 // ENOBUFS: more was notified than the socket's memory holds.
                 Ok(1..) | Err(Errno::ENOBUFS | Errno::EINTR) => taken = true,
-                // There is no more.
+                // There is nothing more to read.
                 Ok(0) | Err(_) => return taken,
             }
         }

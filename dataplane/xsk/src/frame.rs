@@ -1,7 +1,7 @@
 //! The owner of one received or unsent packet.
 //!
-//! A packet lies in 1..=[`MAX_CHUNKS`] chunks of the UMEM. Only the first is
-//! ever looked at or written; the others travel along untouched.
+//! A packet lies in 1..=[`MAX_CHUNKS`] chunks of the UMEM. Only the first chunk is ever read or written; the others are
+//! carried along untouched.
 //!
 //! ```text
 //!  first      0                  start         start + head_len       4096

@@ -32,6 +32,7 @@
 mod busy_poll;
 mod claim_program;
 mod claims;
+pub mod device_features;
 mod error;
 mod ethtool;
 mod feature_changes;
@@ -41,7 +42,6 @@ mod huge_pages;
 mod kernel_memory;
 mod losses;
 mod modes;
-pub mod offload;
 mod open;
 pub mod probe;
 mod program;

@@ -16,9 +16,9 @@ pub enum Mode {
     Auto,
     /// The device reads and writes the UMEM itself.
     ZeroCopy,
-    /// XDP in the driver, packets copied to and from the UMEM.
+    /// XDP runs in the driver, and packets are copied to and from the UMEM.
     Native,
-    /// XDP on socket buffers in the stack: any device, slow.
+    /// XDP runs on socket buffers in the kernel's stack. This works with every device, and is slow.
     Generic,
 }
 

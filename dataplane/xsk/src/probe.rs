@@ -5,11 +5,11 @@ use std::mem::offset_of;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::offload::{self, Offloads};
+use crate::device_features::{self, Features};
 use crate::{XskError, ethtool};
 
-/// Returns whether this process is in a user namespace of its own. Its capabilities do not count then where the kernel loads programs
-/// and locks memory (user_namespaces(7)).
+/// Returns whether this process is in a user namespace of its own. If it is, its capabilities do not count where the
+/// kernel loads programs and locks memory (user_namespaces(7)).
 pub fn in_user_namespace() -> bool {
     const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().ne(INITIAL))
@@ -67,7 +67,7 @@ pub struct Interface {
     /// MTU in bytes.
     pub mtu: usize,
     /// Offloads that change what a socket sees.
-    pub offloads: Offloads,
+    pub features: Features,
     /// The XDP program that is on it now.
     pub program: Option<Attached>,
     /// Whether the driver says that it has zero-copy. `None` if the kernel does not tell.
@@ -92,9 +92,9 @@ pub struct Rings {
 /// How an interface puts off receive interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalescing {
-    /// The driver chooses the delay by the traffic.
+    /// Whether the driver chooses the delay by the traffic.
     pub is_adaptive: bool,
-    /// The delay in microseconds otherwise.
+    /// The delay in microseconds, if the driver does not choose it.
     pub microseconds: u32,
 }
 
@@ -102,10 +102,10 @@ pub struct Coalescing {
 /// lost, and no counter of the interface shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakesRedirect {
-    /// It accepts frames in one buffer. A veth does so if its peer has NAPI, by a native XDP program or by generic
-    /// receive offload.
+    /// Whether it accepts frames in one buffer. A veth does so if its peer has NAPI, because of a native XDP program or
+    /// of generic receive offload.
     pub frames: bool,
-    /// It accepts frames in several buffers, too.
+    /// Whether it accepts frames in several buffers, too.
     pub multi_buffer: bool,
 }
 
@@ -132,11 +132,11 @@ pub fn interface(ifname: &str) -> Result<Interface, XskError> {
     let query = query(crate::ifindex(ifname)?);
     Ok(Interface {
         ifname: ifname.to_owned(),
-        driver: offload::driver(ifname)?,
+        driver: device_features::driver(ifname)?,
         queues: ethtool::queues(ifname)?,
         most_queues: ethtool::most_channels(ifname),
         mtu: ethtool::mtu(ifname)?,
-        offloads: offload::offloads(ifname)?,
+        features: device_features::features(ifname)?,
         program: query.as_ref().and_then(program_of),
         // If there is no flag at all, the kernel has no netdev genetlink family.
         zero_copy: query.and_then(features).map(|flags| flags & ZERO_COPY != 0),
@@ -194,8 +194,8 @@ fn program_of(query: &libxdp_sys::bpf_xdp_query_opts) -> Option<Attached> {
     Some(Attached { id, generic: id == query.skb_prog_id })
 }
 
-/// Size of the options up to the last member. The four bytes of padding behind it hold whatever was on the stack, and
-/// libbpf refuses options whose unknown bytes are not zero. Then a foreign program would not be detected.
+/// Size of the options up to the end of the last member. The four bytes of padding behind it hold whatever was on the
+/// stack, and libbpf refuses options whose unknown bytes are not zero. Then a foreign program would not be detected.
 const QUERY_SIZE: usize = offset_of!(libxdp_sys::bpf_xdp_query_opts, xdp_zc_max_segs) + size_of::<u32>();
 
 fn query(ifindex: u32) -> Option<libxdp_sys::bpf_xdp_query_opts> {

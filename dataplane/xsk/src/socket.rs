@@ -77,7 +77,7 @@ pub struct Socket {
     tx: TxRing,
     fill: FillQueue,
     completion: CompQueue,
-    leave: Leave,
+    leave: ReturnChunks,
 
     ifname: String,
     chosen: (Mode, String),
@@ -102,12 +102,12 @@ pub struct Socket {
 }
 
 /// Tells the UMEM, after the rings are gone, that the chunks can be taken back.
-struct Leave {
+struct ReturnChunks {
     shared: Arc<Shared>,
     closed: Closed,
 }
 
-impl Drop for Leave {
+impl Drop for ReturnChunks {
     fn drop(&mut self) {
         self.shared.socket_closed(self.closed);
     }
@@ -150,7 +150,10 @@ impl Socket {
             tx,
             fill,
             completion,
-            leave: Leave { shared: Arc::clone(shared), closed: Closed { slot, ifindex, queue, kernel_let_go: false } },
+            leave: ReturnChunks {
+                shared: Arc::clone(shared),
+                closed: Closed { slot, ifindex, queue, kernel_let_go: false },
+            },
             ifname: ifname.to_owned(),
             zero_copy: chosen.0 == Mode::ZeroCopy,
             was_filled: false,

@@ -61,8 +61,8 @@ pub struct Accounting {
     pub quarantine: u32,
 }
 
-/// Values of a chunk's owner: one of these, or, for the socket with that slot, `SOCKETS + 2 * slot` (for receiving) or
-/// one more (for sending).
+/// Values of a chunk's owner. The chunks of the socket with a slot have the owner `SOCKETS + 2 * slot` while they are
+/// for receiving, and that number plus one while they are for sending.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUARANTINE: u32 = 2;
@@ -126,9 +126,9 @@ impl Shared {
         u32::try_from(self.descs.len()).unwrap_or(u32::MAX)
     }
 
-    /// Number of chunks that a socket may have for receiving: as many as its fill ring holds, but so few that half of
-    /// all chunks stay in the pool when every open socket has its share. Ports may be added long after the rings were
-    /// sized.
+    /// Number of chunks that a socket may have for receiving: at most as many as its fill ring holds, and few enough
+    /// that half of all chunks stay in the pool when every open socket has its share. Ports may be added long after the
+    /// rings were sized.
     pub(crate) fn receive_share(&self) -> u32 {
         let sockets = self.sockets.load(Relaxed);
         self.rings.fill.min(self.frames() / (2 * (sockets + 1))).max(1)

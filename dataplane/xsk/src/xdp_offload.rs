@@ -14,7 +14,7 @@
 //!
 //! The maps hold the rows of the workers' tables byte for byte, as the crate `srv6d-fib` declares them for both languages.
 //! Two things differ between engines, and are in no row: the numbers of the devices that ports stand for, and what a
-//! device takes from an XDP program. They are the [`Wiring`].
+//! device takes from an XDP program. They are the [`ProgramWiring`].
 //!
 //! # Sizes
 //!
@@ -62,9 +62,10 @@ use local::Local;
 use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
+pub use local::Hook;
 pub use sizes::Sizes;
 pub use tap::{Tap, Tapped};
-pub use wiring::{KernelEnd, TakenOver, Wiring};
+pub use wiring::{KernelEnd, ProgramWiring, TakenOver};
 
 /// The object file that `bpf/offload.c` was compiled to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/offload.o"));
@@ -75,22 +76,23 @@ const PROGRAM: &str = "srv6d_offload";
 /// Stands in errors where the name of a port would be, because the error concerns all ports.
 const ALL_PORTS: &str = "offload";
 
-/// The row of packets that only the worker handles.
+/// The row of prefixes whose packets only the worker handles.
 const TO_WORKER: PrefixRow = PrefixRow { target: NO_TARGET, flags: PREFIX_HAS_TARGET };
 
 /// The program and its tables.
 pub struct XdpOffload {
     maps: Maps,
     sizes: Sizes,
-    /// What programs with smaller maps counted.
+    /// Counts of earlier programs, whose maps were smaller.
     counted: Counted,
     sets: [Written; 2],
     in_force: usize,
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
+    hook: Hook,
     local: Option<Local>,
     ingress: BTreeMap<u16, Ingress>,
-    /// What is written of the kernel's end.
+    /// The row of the kernel's end, as it is in the map.
     kernel_end: KernelEndRow,
     /// Queues of each port that the claim program has rows for.
     queues: u32,
@@ -105,7 +107,7 @@ type Rows = BTreeMap<Prefix, PrefixRow>;
 #[derive(Debug, Default)]
 struct Written {
     node: BTreeMap<u32, NodeRow>,
-    /// By number of the device.
+    /// Rows of ports, by the number of the device.
     ports: BTreeMap<u32, PortRow>,
     /// Source prefixes by their owner.
     sources: BTreeMap<u32, BTreeSet<Prefix>>,
@@ -121,7 +123,7 @@ struct Written {
     group_members: BTreeMap<u32, u32>,
     group_patterns: BTreeMap<u32, PatternRow>,
     hops: BTreeMap<u32, HopRow>,
-    /// By index of the port.
+    /// Rows of devices, by the index of the port.
     devices: BTreeMap<u32, DeviceRow>,
     blocks: BTreeMap<u32, BlockRow>,
     usid_pages: BTreeMap<u32, u32>,
@@ -151,6 +153,7 @@ impl XdpOffload {
             in_force: 0,
             grace,
             ifindexes: BTreeMap::new(),
+            hook: Hook::default(),
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
@@ -180,6 +183,7 @@ impl XdpOffload {
             let _ = larger.enter(port, ifindex);
         }
         larger.counted = self.counted();
+        larger.hook = self.hook;
         *self = larger;
         Ok(())
     }
@@ -254,7 +258,7 @@ impl XdpOffload {
     /// # Errors
     /// The tables do not fit, or the kernel refuses. Then the old ones are still in force: take the program off all
     /// ports.
-    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+    pub fn publish(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         if forwarding.prefixes() > PREFIXES as usize {
             let why = format!("{} prefixes, and {PREFIXES} fit", forwarding.prefixes());
             return Err(XskError::Map { ifname: ALL_PORTS.to_owned(), what: "write the tables".to_owned(), why });
@@ -305,7 +309,7 @@ impl XdpOffload {
         Ok(())
     }
 
-    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+    fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
         self.write_ways(set, wanted, &wiring.taken_over)?;
         let (queues, taken_over) = (self.queues, &wiring.taken_over);
@@ -376,7 +380,7 @@ impl XdpOffload {
     }
 }
 
-/// Shortens the verifier's output to its verdict, the last line that is not a figure.
+/// Shortens the verifier's output to its verdict: the last line that is no statistics.
 fn in_short(why: &str) -> String {
     let Some((error, log)) = why.split_once(" Verifier output: ") else { return why.to_owned() };
     let is_figure =
@@ -402,8 +406,8 @@ fn some<R: Row>(rows: &BTreeMap<u32, R>, is_counted: impl Fn(&R) -> bool) -> imp
     rows.iter().filter(move |(_, row)| is_counted(row)).map(|(&number, &row)| (number, row))
 }
 
-/// Changes the rows of a table from `now` to `wanted`. A row that is gone is overwritten with zeros. Rows that do not fit
-/// are left out: the packets are the workers'.
+/// Changes the rows of a table from `now` to `wanted`. A row that is gone is overwritten with zeros. Rows that do not
+/// fit are left out, and workers handle their packets.
 fn write_rows<R: Row>(
     table: &mut Table<R>,
     set: usize,
@@ -495,9 +499,9 @@ mod tests {
     pub(super) const REDIRECT: u32 = 4;
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
-    pub(super) fn wiring() -> Wiring {
+    pub(super) fn wiring() -> ProgramWiring {
         let to = [(1, DeviceRow { number: 3, mtu: u32::MAX, flags: 0 })].into();
-        Wiring { from: [(1, 3)].into(), to, ..Wiring::default() }
+        ProgramWiring { from: [(1, 3)].into(), to, ..ProgramWiring::default() }
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use netns::{PORT_MAC, Wire, bytes, enter, ipv6, receive, until, veth};
-use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, XskError, offload, probe};
+use srv6d_xsk::{Mode, Program, ProgramSettings, Rings, Socket, Umem, XskError, device_features, probe};
 
 const FRAMES: u32 = 1024; // 4 MiB
 /// A sufficient amount of locked memory that any root may set: Debian's default.
@@ -36,7 +36,7 @@ fn forwards_one_packet() -> Result<(), XskError> {
     socket.rx_burst(&mut umem, 0, &mut Vec::new());
     program.set_claims(&[("fcbb:0:1000::".parse().unwrap(), 48, true)], &[("10.0.0.0".parse().unwrap(), 8, true)])?;
     program.set_socket(0, &socket)?;
-    offload::set_tx_checksum_off("port")?;
+    device_features::set_tx_checksum_off("port")?;
     let wire = Wire::open("peer");
     let packet = ipv6(PORT_MAC, "fcbb:0:1000::1", 100, 0);
     wire.send(&packet);

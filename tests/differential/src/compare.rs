@@ -1,4 +1,4 @@
-//! Compares what engines do with a frame with what is right.
+//! Compares what engines do with a frame against the right result.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::engines::{FastPath, Model, SlowPath, Worker};
 /// hexadecimal.
 pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String> {
     thread_local! {
-        // One of each serves all frames of a thread.
+        // Each thread has one engine of each kind for all of its frames.
         static ENGINES: RefCell<(Worker, FastPath, SlowPath, Model)> = RefCell::default();
     }
     ENGINES.with_borrow_mut(|(worker, fast, slow, model)| {
@@ -28,9 +28,9 @@ pub fn compare(desired: &Desired, port: u16, frame: &[u8]) -> Result<(), String>
     })
 }
 
-/// Runs a frame through each of these engines, as often as it asks for, and through one whose answer is right. All that do
-/// not leave the frame to others must come to an outcome that is right. Returns their answers; an engine that cannot be
-/// this node has none.
+/// Runs a frame through each of these engines, as often as it asks for, and through one whose answer is right. Every
+/// engine that does not leave the frame to another one must come to a right outcome. Returns their answers; an engine
+/// that cannot be this node has none.
 ///
 /// # Errors
 /// Describes the difference, with the state and the frame.

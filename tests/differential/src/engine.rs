@@ -5,6 +5,7 @@
 //!                 ├─► FastPath      the fast path alone; leaves what is not plain         verdict, bytes, counters
 //!   node, frame ──┼─► SlowPath      the slow path alone                                   verdict, bytes, counters
 //!                 ├─► XdpProgram    the program of offload = "xdp"; leaves the rest       verdict, bytes, counters
+//!                 ├─► TcProgram     the program of engine = "tc"; leaves the rest         verdict, bytes, counters
 //!                 ├─► Model         the naive forwarder; all outcomes that are right      verdict, bytes, counters
 //!                 └─► Kernel        Linux, configured as the same node                    bytes
 //! ```
@@ -14,12 +15,12 @@ use srv6d_pack::Case;
 use srv6d_srv6::Verdict;
 use srv6d_srv6::desired::{Desired, Port};
 
-/// What engines forward by.
+/// The node that engines forward for: its desired state, and its case if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'n> {
     /// The state.
     pub desired: &'n Desired,
-    /// The case of the conformance pack that the state is of, which says how a Linux kernel is the same node.
+    /// The case of the conformance pack that the state belongs to. It says how to configure a Linux kernel as the same node.
     pub case: Option<&'n Case>,
 }
 
@@ -46,7 +47,7 @@ pub type Sent = Vec<(u16, Vec<u8>)>;
 /// What became of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// The engine leaves the frame, as it was received, to another one.
+    /// The engine leaves the frame, as it was received, to another engine.
     Left,
     /// Verdict, bytes and counters. Where flows are spread, an engine that makes no choice has several outcomes.
     Outcomes(Vec<Outcome>),
@@ -88,7 +89,7 @@ pub trait Engine {
     /// Returns its name, for whoever reads a difference.
     fn name(&self) -> &'static str;
 
-    /// Goes over to a node. Returns false if the engine cannot be this node.
+    /// Configures the engine as a node. Returns false if the engine cannot be this node.
     ///
     /// # Errors
     /// If the engine does not work.
@@ -100,8 +101,8 @@ pub trait Engine {
     /// If the engine does not work, or does not account for the frame.
     fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String>;
 
-    /// Returns how often the same frame has to be forwarded, with the same answer, until caches of the engine have been
-    /// in all of their states.
+    /// Returns how often the same frame has to be forwarded, with the same answer, so that caches of the engine have
+    /// been in all of their states.
     fn times(&self) -> usize {
         1
     }

@@ -7,7 +7,7 @@ use srv6d_differential::fuzz::{TARGETS, Target};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| target().check(data));
 
-/// The target that the environment names.
+/// Returns the fuzz target that the environment names.
 fn target() -> &'static Target {
     static TARGET: OnceLock<&'static Target> = OnceLock::new();
     TARGET.get_or_init(|| {

@@ -16,7 +16,7 @@ use crate::packet::{Chain, Extension, Ip, Malformed, V6};
 use crate::scope::{is_nobody, is_on_link, is_routable};
 
 /// Maximum number of SIDs of this node that one packet may visit.
-const MAX_ROUNDS: usize = 16;
+const MAX_SIDS: usize = 16;
 /// Maximum number of outer packets that may be removed from one packet.
 const MAX_LAYERS: usize = 2;
 /// Routing Type of the SRH (RFC 8754 section 2).
@@ -47,7 +47,7 @@ impl Travel<'_> {
             return Err(End::Drop(DropReason::AclSid));
         }
         self.rounds += 1;
-        if self.rounds > MAX_ROUNDS {
+        if self.rounds > MAX_SIDS {
             return Err(End::Drop(DropReason::Rounds));
         }
         let removed = self.removed;

@@ -187,7 +187,7 @@ pub struct Input {
 /// Behaviour of the Linux kernel with the same frames.
 #[derive(Clone, Debug)]
 pub enum Linux {
-    /// As the case expects.
+    /// The kernel does what the case expects.
     Agree,
     /// Differently, as described.
     Diverge(Divergence),

@@ -1,7 +1,9 @@
-//! Runs the XDP program of `offload = "xdp"` and of `engine = "tc"` in front of a worker step, both without real ports:
-//! `BPF_PROG_TEST_RUN` gives the program a frame as if a port had received it, and returns the result.
+//! Runs the XDP program of `offload = "xdp"` and of `engine = "tc"`, and the tc program that encapsulates, in front of a
+//! worker step, all without real ports: `BPF_PROG_TEST_RUN` gives the program a frame as if a port had received it, or an
+//! application had sent it, and returns the result.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
@@ -9,7 +11,7 @@ use srv6d_dataplane::offload_wiring;
 use srv6d_srv6::desired::HostPort;
 use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
-use srv6d_xsk::test_run::{Arrival, once};
+use srv6d_xsk::test_run::{Arrival, once, once_local};
 use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, Sizes, XdpOffload};
 
 use srv6d_netns as netns;
@@ -29,13 +31,24 @@ pub const OFFLOADED: [&str; 116] = [
 /// Cases of the conformance pack with frames that the program decapsulates for this node.
 pub const DELIVERED: [&str; 2] = ["D29a", "D29b"];
 
+/// Cases of the conformance pack with frames that the tc program encapsulates if they come from applications.
+pub const ENCAPSULATED: [&str; 44] = [
+    "E01", "E02", "E03", "E03b", "E04", "E05a", "E06a", "E06b", "E08a", "E08b", "E08c", "E09a", "E09b", "E10a", "E10b",
+    "E11a", "E11b", "E12", "E13a", "E13b", "E13c", "E14a", "E14b", "E14c", "E17a", "E17b", "E17c", "E27a", "E27b",
+    "E28a", "E28b", "E30", "E30b", "E34-2", "E34-3", "E35a", "E35b", "E36c", "E38", "E39a", "E39b", "E39e", "I05b",
+    "S02f",
+];
+
 /// Number of ports; no state of the tests has more.
 const PORTS: u16 = 8;
 /// Maximum number of counters of one kind; no case has more.
 const SLOTS: usize = 160;
-/// Verdicts of the program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
-const PASS: u32 = 2;
-const REDIRECT: u32 = 4;
+/// Verdicts of the XDP program: `XDP_PASS`, because no worker can be called, and `XDP_REDIRECT`.
+const OF_XDP: Verdicts = Verdicts { pass: 2, redirect: 4 };
+/// Verdicts of the tc program: `TCX_NEXT`, and `TCX_REDIRECT`.
+const OF_TC: Verdicts = Verdicts { pass: u32::MAX, redirect: 7 };
+/// Length of the longest frame that the kernel accepts for a test run of a tc program, which has one page for it.
+const LONGEST_OF_TC: usize = 3500;
 /// Length of an Ethernet header, the shortest frame that the kernel accepts for a test run.
 const ETHERNET: usize = 14;
 /// Length of the shortest frame on a wire.
@@ -66,7 +79,14 @@ impl Interfaces {
     }
 }
 
-/// The XDP program with its tables.
+/// Numbers of the verdicts of a kind of program.
+#[derive(Clone, Copy, Debug)]
+struct Verdicts {
+    pass: u32,
+    redirect: u32,
+}
+
+/// The programs with their tables.
 #[derive(Debug)]
 pub struct Front {
     interfaces: Rc<Interfaces>,
@@ -75,6 +95,16 @@ pub struct Front {
     before: Counts,
     /// Port of this node's kernel, with the addresses of frames that are sent to it.
     host: Option<(u16, [u8; 12])>,
+    applications: Option<Applications>,
+}
+
+/// How frames are treated that come from applications of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applications {
+    /// Those that come in through the own veth.
+    OfVeth,
+    /// Those that come in through ports as well. Sending costs a hop, as forwarding does.
+    OfPorts,
 }
 
 /// Counters by slot or port: SIDs, paths, next hops, received and sent frames of ports.
@@ -82,7 +112,7 @@ pub struct Front {
 struct Counts([Vec<PacketCount>; 5]);
 
 impl Front {
-    /// Loads the program, still without tables.
+    /// Loads the programs, still without tables. A kernel without tcx refuses the tc program, which then forwards nothing.
     ///
     /// # Errors
     /// If the kernel does not accept the program.
@@ -91,7 +121,19 @@ impl Front {
         for (port, (name, _)) in (0..).zip(&interfaces.0) {
             program.add_port(port, name).map_err(|why| why.to_string())?;
         }
-        Ok(Self { interfaces, program: Rc::new(RefCell::new(program)), before: Counts::default(), host: None })
+        // Where it is attached does not matter to test runs.
+        if let Some((name, _)) = interfaces.0.first()
+            && let Err(why) = program.put_on_local(0, name)
+        {
+            eprintln!("no tc program: {why}");
+        }
+        Ok(Self {
+            interfaces,
+            program: Rc::new(RefCell::new(program)),
+            before: Counts::default(),
+            host: None,
+            applications: None,
+        })
     }
 
     /// Returns the same program with counters that start at zero, because loading a program takes long. It keeps the
@@ -99,7 +141,19 @@ impl Front {
     #[must_use]
     pub fn again(&self) -> Self {
         let before = Counts::of(&self.program.borrow());
-        Self { interfaces: Rc::clone(&self.interfaces), program: Rc::clone(&self.program), before, host: self.host }
+        let (interfaces, program) = (Rc::clone(&self.interfaces), Rc::clone(&self.program));
+        Self { interfaces, program, before, ..*self }
+    }
+
+    /// The tc program, instead of the XDP program, has what comes from applications.
+    #[must_use]
+    pub fn for_applications(self, applications: Applications) -> Self {
+        Self { applications: Some(applications), ..self }
+    }
+
+    /// Returns which frames come from applications, if the tc program has them.
+    pub fn applications(&self) -> Option<Applications> {
+        self.applications
     }
 
     /// Loads the offload extract of `tables` into the program. All ports are treated as ports that transmit redirected
@@ -131,25 +185,50 @@ impl Front {
         if frame.len() < ETHERNET {
             return Ok(None);
         }
-        let before = self.by_port();
         let arrival = Arrival { ifindex: *ifindex, queue: 0 };
-        let done = {
-            let offload = self.program.borrow();
-            once(offload.program().ok_or("no program")?, frame, arrival)
+        let run = |offload: &XdpOffload| once(offload.program().ok_or_else(no_program)?, frame, arrival);
+        self.judge(device, frame, OF_XDP, run)
+    }
+
+    /// Runs the tc program on a frame that an application sends, as if `device` were the own veth. Returns verdict and bytes
+    /// as [`forward`](Self::forward) does.
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward).
+    pub fn send(&mut self, device: u16, frame: &[u8]) -> Result<Option<(Verdict, Vec<u8>)>, String> {
+        let Some((_, ifindex)) = self.interfaces.0.get(usize::from(device)) else { return Ok(None) };
+        if !is_taken_by_tc(frame) {
+            return Ok(None);
+        }
+        let run = |offload: &XdpOffload| {
+            let program = offload.local_program().filter(|program| program.fd().is_ok()).ok_or_else(no_program)?;
+            once_local(program, frame, *ifindex)
         };
-        let (verdict, bytes) = done.map_err(|why| format!("test run: {why}"))?;
+        self.judge(device, frame, OF_TC, run)
+    }
+
+    fn judge(
+        &self,
+        device: u16,
+        frame: &[u8],
+        verdicts: Verdicts,
+        run: impl FnOnce(&XdpOffload) -> io::Result<(u32, Vec<u8>)>,
+    ) -> Result<Option<(Verdict, Vec<u8>)>, String> {
+        let before = self.by_port();
+        let (verdict, bytes) = run(&self.program.borrow()).map_err(|why| format!("test run: {why}"))?;
         let grown: Vec<(u64, u64)> =
             before.iter().zip(self.by_port()).map(|(was, now)| (now.0 - was.0, now.1 - was.1)).collect();
         let received: u64 = grown.iter().map(|(received, _)| received).sum();
         let came_in = grown.get(usize::from(device)).map_or(0, |(received, _)| *received);
         let sent: Vec<u16> = (0..).zip(&grown).filter(|(_, grown)| grown.1 > 0).map(|(port, _)| port).collect();
-        match (verdict, received, came_in, sent.as_slice()) {
-            (PASS, 0, 0, []) if bytes == frame => Ok(None),
-            (REDIRECT, 1, 1, &[port]) => Ok(Some((Verdict::Tx(port), bytes))),
-            (PASS, 1, 1, &[port]) if self.host.is_some_and(|(host, _)| host == port) => {
+        let (passes, redirects) = (verdict == verdicts.pass, verdict == verdicts.redirect);
+        match (received, came_in, sent.as_slice()) {
+            (0, 0, []) if passes && bytes == frame => Ok(None),
+            (1, 1, &[port]) if redirects => Ok(Some((Verdict::Tx(port), bytes))),
+            (1, 1, &[port]) if passes && self.host.is_some_and(|(host, _)| host == port) => {
                 Ok(Some((Verdict::Kernel(port), self.delivered_as(frame, &bytes)?)))
             }
-            (PASS, ..) if bytes != frame => Err("a frame that is the worker's was written to".to_owned()),
+            _ if passes && bytes != frame => Err("a frame that is the worker's was written to".to_owned()),
             _ => Err(format!("verdict {verdict}, and counted (received, sent) by port: {grown:?}")),
         }
     }
@@ -202,6 +281,20 @@ impl Front {
         let before = self.before.0.get(at).and_then(|counts| counts.get(number)).copied().unwrap_or_default();
         PacketCount { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
     }
+}
+
+/// Whether the kernel accepts a frame for a test run of a tc program: it wants the whole IP header.
+fn is_taken_by_tc(frame: &[u8]) -> bool {
+    let shortest = match frame.get(12..ETHERNET) {
+        Some([0x86, 0xdd]) => ETHERNET + 40,
+        Some([8, 0]) => ETHERNET + 20,
+        _ => ETHERNET,
+    };
+    (shortest..LONGEST_OF_TC).contains(&frame.len())
+}
+
+fn no_program() -> io::Error {
+    io::Error::other("no program")
 }
 
 const SID: usize = 0;

@@ -24,7 +24,7 @@ use srv6d_srv6::carrier::SegmentList;
 use srv6d_srv6::desired::{Desired, Emulation, Mac, Port, PortId, Role};
 use srv6d_srv6::{PathMtu, Slots, Tables, Tally, Verdict};
 
-use front::Front;
+use front::{Applications, Front};
 
 /// Number of times that a case is run, so that the destination cache is in different states. The first two times
 /// destinations are searched for, because after a miss the cache is bypassed for one burst. The other two times they
@@ -50,8 +50,8 @@ pub fn run_emulated(case: &Case) -> Result<(), String> {
     run_on(case, None, true).map(|_| ())
 }
 
-/// Like [`run`], but with the XDP program of `offload = "xdp"` in front of the step, on every port. Returns the number
-/// of frames that the program forwarded.
+/// Like [`run`], but with the XDP program of `offload = "xdp"` in front of the step, on every port, or with the tc program
+/// ([`Front::for_applications`]). Returns the number of frames that the program forwarded.
 ///
 /// # Errors
 /// The difference, in readable form.
@@ -204,10 +204,34 @@ pub fn apply(environment: &mut Environment, event: &Event) {
 fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Result<Tables, String> {
     let Some(front) = front else { return Tables::build(desired, slots).map_err(|why| why.to_string()) };
     let ports = (0..).zip(&desired.ports).map(|(index, _)| PortId(index));
-    let desired = Desired { offload: ports.collect(), ..desired.clone() };
+    let mut desired = Desired { offload: ports.collect(), ..desired.clone() };
+    desired.tunnel.decrement_local |= front.applications() == Some(Applications::OfPorts);
     let tables = Tables::build(&desired, slots).map_err(|why| why.to_string())?;
     front.publish(&tables, desired.host)?;
     Ok(tables)
+}
+
+/// Runs the program that a frame is for. The tc program has no rules about who may send, which an application does not need:
+/// it gets what is on its way to a port that everyone may send to.
+fn forward(
+    front: &mut Front,
+    desired: &Desired,
+    device: u16,
+    frame: &[u8],
+) -> Result<Option<(Verdict, Vec<u8>)>, String> {
+    let Some(applications) = front.applications() else { return front.forward(device, frame) };
+    let is_as_sent = |port: &&Port| match port.role {
+        Role::Kernel => true,
+        Role::Fabric => {
+            let is_open = port.allowed_sources.is_empty() && !port.fill_checksum && port.vlan.is_none();
+            is_open && frame.starts_with(&port.mac.0) && applications == Applications::OfPorts
+        }
+        Role::Edge | Role::Host => false,
+    };
+    match desired.ports.get(usize::from(device)).filter(is_as_sent) {
+        Some(_) => front.send(device, frame),
+        None => Ok(None),
+    }
 }
 
 /// Returns emulated ports at the highest rate for all ports except the one to the kernel.
@@ -233,7 +257,8 @@ pub struct Node {
     is_emulated: bool,
     names: Vec<String>,
     front: Option<Front>,
-    /// Frames that have left since the last round: those that the program in front has forwarded, and those before them.
+    /// Frames that have left since the last round: frames that the program in front has forwarded, and frames that left
+    /// before them.
     passed_by: Vec<(String, Vec<u8>)>,
     /// Frames that the program in front has forwarded, as they were received.
     offloaded: Vec<Vec<u8>>,
@@ -337,7 +362,7 @@ impl Node {
 
     fn publish(&mut self, desired: &Desired) -> Result<(), String> {
         self.snapshot.tables = build(desired, &mut self.slots, self.front.as_mut())?;
-        self.snapshot.generation += 1;
+        self.snapshot.revision += 1;
         self.desired = desired.clone();
         if self.is_emulated {
             self.emulate();
@@ -358,9 +383,9 @@ impl Node {
         let socket = self.names.iter().position(|name| name == port);
         let device = socket.and_then(|socket| u16::try_from(socket).ok());
         if let (Some(front), Some(device)) = (&mut self.front, device)
-            && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = front.forward(device, frame)?
+            && let Some((Verdict::Tx(to) | Verdict::Kernel(to), bytes)) = forward(front, &self.desired, device, frame)?
         {
-            // What came before leaves before.
+            // Frames that arrived earlier have to leave earlier, so the worker forwards them now.
             if self.waits() {
                 while self.step.round(&mut self.io, &self.snapshot, self.latest) > 0 {}
             }

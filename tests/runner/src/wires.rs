@@ -46,7 +46,7 @@ pub fn connect(case: &Case, node: &Netns, outside: &Netns) -> Result<(), String>
 /// # Errors
 /// If the kernel refuses.
 pub fn take_redirected(device: &str) -> Result<(), String> {
-    srv6d_xsk::offload::set_receive_offload(device, true).map_err(|why| why.to_string())
+    srv6d_xsk::device_features::set_receive_offload(device, true).map_err(|why| why.to_string())
 }
 
 /// Returns the ports that are network devices: neither VLANs of other devices nor srv6d's own veth.

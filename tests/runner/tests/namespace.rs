@@ -1,5 +1,6 @@
 //! Runs the conformance pack through a real `srv6d run`: AF_XDP on virtual cables in network namespaces, with frames
-//! and counters as the pack says. All of them but those in [`MIXED`] are run a second time with `offload = "auto"` on every port.
+//! and counters as the pack says. All of them except those in [`MIXED`] are run a second time with `offload = "auto"`
+//! on every port.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ fn main() {
             println!("not run: {id}: {why}");
             continue;
         }
-        // Some of their frames are the worker's, which the program's overtake.
+        // In these cases the worker forwards some of the frames, and frames that the program forwards overtake them.
         let is_mixed = MIXED.contains(&case.id.as_str());
         for offload in [false, true].into_iter().filter(|offload| !(is_mixed && *offload)) {
             nodes.entry(surroundings(&case, offload)).or_default().wanted += 1;

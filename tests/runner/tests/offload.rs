@@ -3,7 +3,10 @@
 //! `front::DELIVERED` those in which it decapsulates for this node; without these lists, a program that leaves all frames
 //! to the worker would pass.
 //!
-//! These cases, and those about permission to use SIDs, are run again with all ports as edge ports and as host ports.
+//! Every case is run a third time with its frames coming from applications of this node, with the tc program in front:
+//! `front::ENCAPSULATED` lists those that it has a part in.
+//!
+//! The cases of the XDP program, and those about permission to use SIDs, are run again with all ports as edge ports and as host ports.
 //! Then the result must be that of the worker alone, and the program must forward the same frames as with fabric ports,
 //! except those to SIDs that no port allows or that decapsulate, those from addresses of the node, and those that may name segments.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
@@ -16,7 +19,7 @@ use std::rc::Rc;
 use ipnet::Ipv6Net;
 use libtest_mimic::{Arguments, Failed, Trial};
 use srv6d_pack::Case;
-use srv6d_runner::front::{DELIVERED, Front, Interfaces, OFFLOADED};
+use srv6d_runner::front::{Applications, DELIVERED, ENCAPSULATED, Front, Interfaces, OFFLOADED};
 use srv6d_runner::gaps::judge;
 use srv6d_runner::{desired, environment, play_as};
 use srv6d_srv6::desired::{Behavior, Role};
@@ -45,6 +48,9 @@ fn trials(case: Case) -> Vec<Trial> {
             trials.push(trial.with_ignored_flag(true));
         }
     }
+    let (of_applications, same) = (format!("applications::{} {}", case.id, case.title), case.clone());
+    let trial = Trial::test(of_applications, move || judge(&same, run_for_applications(&same)).map_err(Failed::from));
+    trials.push(trial.with_ignored_flag(true));
     let name = name("");
     let trial = Trial::test(name, move || judge(&case, run(&case)).map_err(Failed::from));
     trials.push(trial.with_ignored_flag(true));
@@ -67,6 +73,18 @@ fn run(case: &Case) -> Result<(), String> {
     let forwarded = srv6d_runner::run_behind(case, Some(front()?))?;
     let id = case.id.as_str();
     match (OFFLOADED.contains(&id) || DELIVERED.contains(&id), forwarded) {
+        (true, 0) => Err("all of it was left to the worker".to_owned()),
+        (false, 1..) => Err(format!("{forwarded} frames were not left to the worker: add {} to the list", case.id)),
+        _ => Ok(()),
+    }
+}
+
+fn run_for_applications(case: &Case) -> Result<(), String> {
+    let mut kernel = case.setup.ports.iter().filter(|port| port.kernel);
+    let is_of_veth = kernel.any(|port| case.steps.iter().flat_map(|step| &step.inputs).any(|of| of.port == port.name));
+    let applications = if is_of_veth { Applications::OfVeth } else { Applications::OfPorts };
+    let forwarded = srv6d_runner::run_behind(case, Some(front()?.for_applications(applications)))?;
+    match (ENCAPSULATED.contains(&case.id.as_str()), forwarded) {
         (true, 0) => Err("all of it was left to the worker".to_owned()),
         (false, 1..) => Err(format!("{forwarded} frames were not left to the worker: add {} to the list", case.id)),
         _ => Ok(()),

@@ -33,7 +33,7 @@ impl AnsweredPath {
 
 /// The accepted content of a path route's answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AcceptedPaths {
+pub struct Judged {
     /// The shortest paths of the answer; never empty.
     pub paths: Vec<AnsweredPath>,
     /// Whether there are as many paths as were asked for, so that more may exist.
@@ -99,7 +99,7 @@ struct LoadData {
 
 /// A parsed answer of a path route that has not been checked yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct RawAnswer {
     /// All paths of the answer, including those with more hops than needed. An error says why a path cannot be used.
     paths: Result<Vec<AnsweredPath>, &'static str>,
     found: bool,
@@ -108,7 +108,7 @@ pub struct Said {
     unbooked: Option<String>,
 }
 
-impl Said {
+impl RawAnswer {
     /// Parses an answer of a path route.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Said {
     ///
     /// # Errors
     /// If the answer has `found: false` or no path, or is about another pair of vertices.
-    pub fn judge(self, kind: &Criterion, source: &str, destination: &str) -> Result<AcceptedPaths, Failure> {
+    pub fn judge(self, kind: &Criterion, source: &str, destination: &str) -> Result<Judged, Failure> {
         let shape = |why: &str| Failure::new(Cause::Body, format!("path to {destination}: {why}"));
         if !self.found {
             let why = self.message.unwrap_or_else(|| "no path was found".to_owned());
@@ -173,7 +173,7 @@ impl Said {
                 return Err(wrong(destination, &other.id));
             }
         }
-        Ok(AcceptedPaths { paths, cut, longer, unbooked: self.unbooked })
+        Ok(Judged { paths, cut, longer, unbooked: self.unbooked })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::answer::{AcceptedPaths, AnsweredPath};
+use super::answer::{AnsweredPath, Judged};
 use super::client::{Client, Looked};
-use super::peer::{Programmed, program};
+use super::peer::{ComposedPrefixes, compose_prefixes};
 use super::{Criterion, Settings, is_id};
 use crate::document::{Topology, Vertex};
 use crate::failure::Failure;
@@ -59,8 +59,8 @@ pub struct Question {
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The paths to program, or why there are none.
-    pub programmed: Result<Programmed, Failure>,
-    /// Ids along a new allocation, even if its path cannot be programmed.
+    pub composed: Result<ComposedPrefixes, Failure>,
+    /// Ids along a new allocation, even if its path cannot be composed.
     pub allocated: Option<Vec<String>>,
     /// Whether the controller could not record the allocation in its books.
     pub unbooked: bool,
@@ -85,8 +85,8 @@ impl Asker<'_> {
             if let Some(ids) = question.allocated.as_ref().filter(|_| is_load)
                 && topology.missing_on(ids).is_none()
             {
-                let programmed = self.program(peer, &[remembered(ids, topology)]);
-                return Ok(Answered { programmed, allocated: None, unbooked: false });
+                let composed = self.compose(peer, &[remembered(ids, topology)]);
+                return Ok(Answered { composed, allocated: None, unbooked: false });
             }
         }
         if is_load && (question.allocated.is_some() || question.unanswered) {
@@ -106,53 +106,53 @@ impl Asker<'_> {
             self.begun.begin(peer);
         }
         let repeat = if is_load { Repeat::Never } else { Repeat::Safe };
-        let said = self.client.paths(route, &query, repeat).await?;
-        let answered = said.judge(&self.settings.kind, &self.settings.source, peer)?;
+        let raw = self.client.paths(route, &query, repeat).await?;
+        let answered = raw.judge(&self.settings.kind, &self.settings.source, peer)?;
         let allocated = answered.paths.first().filter(|_| is_load).map(AnsweredPath::ids);
-        let programmed = self.program(peer, &answered.paths).map(|programmed| self.annotate(programmed, &answered));
-        Ok(Answered { programmed, allocated, unbooked: answered.unbooked.is_some() })
+        let composed = self.compose(peer, &answered.paths).map(|composed| self.annotate(composed, &answered));
+        Ok(Answered { composed, allocated, unbooked: answered.unbooked.is_some() })
     }
 
     /// Adds observations about an answer as notes for the user.
-    fn annotate(&self, mut programmed: Programmed, answered: &AcceptedPaths) -> Programmed {
+    fn annotate(&self, mut composed: ComposedPrefixes, answered: &Judged) -> ComposedPrefixes {
         if answered.cut {
-            programmed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
+            composed.notes.push("as many paths as `limit` allows: there may be more".to_owned());
         }
         if answered.longer > 0 {
             let (kept, longer) = (answered.paths.len(), answered.longer);
             let count = kept + longer;
-            programmed.notes.push(format!(
+            composed.notes.push(format!(
                 "{longer} of {count} paths left out: they have more hops than the shortest; flows use the other {kept}"
             ));
         }
         if let (Criterion::Sovereignty { excluded }, Some(looked)) = (&self.settings.kind, self.looked) {
             for code in excluded.iter().filter(|code| !looked.topology.has_country(code)) {
-                programmed.notes.push(format!(
+                composed.notes.push(format!(
                     "no link of {} is in the excluded country {code}; codes are those of the links' `country_codes`",
                     self.settings.graph
                 ));
             }
         }
         if let Some(why) = &answered.unbooked {
-            programmed.notes.push(format!("the controller could not note the load: {why}"));
+            composed.notes.push(format!("the controller could not note the load: {why}"));
         }
-        programmed
+        composed
     }
 
     /// Composes the carriers of paths, and adds a note if a path has more hops than needed. Weights do not limit hops:
     /// if all of them are zero, a detour of six hops has the same weight as the shortest path.
-    fn program(&self, peer: &str, found: &[AnsweredPath]) -> Result<Programmed, Failure> {
+    fn compose(&self, peer: &str, found: &[AnsweredPath]) -> Result<ComposedPrefixes, Failure> {
         let address = self.client.address();
         let Some(Looked { topology, hops }) = self.looked else {
             let vertices: Vec<Vertex> = found.iter().flat_map(|path| path.vertices.clone()).collect();
-            return program(found, &Topology::of_path(&vertices), self.settings, address);
+            return compose_prefixes(found, &Topology::of_path(&vertices), self.settings, address);
         };
-        let mut programmed = program(found, topology, self.settings, address)?;
+        let mut composed = compose_prefixes(found, topology, self.settings, address)?;
         let longest = found.iter().map(AnsweredPath::hops).max().unwrap_or(0);
         if let Some(fewest) = hops.get(peer).filter(|fewest| **fewest < longest) {
-            programmed.notes.push(format!("the path has {longest} hops, the shortest one {fewest}"));
+            composed.notes.push(format!("the path has {longest} hops, the shortest one {fewest}"));
         }
-        Ok(programmed)
+        Ok(composed)
     }
 
     /// Returns why the topology does not have a peer. A typing error looks like a partition; the keys of the collection

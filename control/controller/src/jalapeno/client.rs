@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Settings;
-use super::answer::Said;
+use super::answer::RawAnswer;
 use super::pace::Patience;
 use crate::bounded::Bounded;
 use crate::document::Topology;
@@ -100,11 +100,11 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer, or one of another shape.
-    pub async fn paths(&self, route: &str, query: &Query, repeat: Repeat) -> Result<Said, Failure> {
+    pub async fn paths(&self, route: &str, query: &Query, repeat: Repeat) -> Result<RawAnswer, Failure> {
         let patience = if repeat == Repeat::Never { Patience::booking(self.timeout) } else { self.timeout };
         let deadline = Instant::now() + patience;
         let path = format!("graphs/{}/{route}", self.graph);
-        self.ask(Method::GET, &path, query, repeat, deadline).await?.parse(deadline, Said::parse).await
+        self.ask(Method::GET, &path, query, repeat, deadline).await?.parse(deadline, RawAnswer::parse).await
     }
 
     /// Sends `GET /collections/{c}/keys`.

@@ -292,7 +292,7 @@ mod tests {
         };
         let of = |own: &str, peers: &str| Ok((own.to_owned(), peers.to_owned()));
         let three = ["host00", "host01", "host02"];
-        // As in demo/.env of the plugin, in a container.
+        // The environment is that of demo/.env of the plugin, in a container.
         assert_eq!(among(&[("HOSTNAME", "host01")], &three), of("hosts/host01", "hosts/host00 hosts/host02"));
         // A job on some hosts of a fabric, which are named by their ranks.
         let two = [("RANK", "1"), ("WORLD_SIZE", "2")];

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::Criterion;
 use super::allocations::Allocations;
 use super::asker::{Answered, Question};
-use super::peer::Programmed;
+use super::peer::ComposedPrefixes;
 use super::retries::Retries;
 use crate::allowed::Allowed;
 use crate::failure::Failure;
@@ -60,10 +60,10 @@ impl Known {
     }
 
     /// Applies an answer to the state of a peer.
-    pub fn take(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &Criterion, interval: Duration) {
+    pub fn apply(&mut self, id: &str, answer: &Result<Answered, Failure>, kind: &Criterion, interval: Duration) {
         let Some(peer) = self.snapshot.peers.get_mut(id) else { return };
         match answer {
-            Ok(Answered { programmed: Err(why), allocated, .. }) => {
+            Ok(Answered { composed: Err(why), allocated, .. }) => {
                 if let Some(path) = allocated {
                     self.allocations.insert(id, path.clone());
                 }
@@ -72,9 +72,9 @@ impl Known {
                 // If the topology does not have the path, it is booked again later, as if the answer had been lost.
                 self.retries.failed(id, interval, allocated.is_some() && why.cause == Cause::VanishedNode);
             }
-            Ok(Answered { programmed: Ok(programmed), allocated, unbooked }) => {
-                self.snapshot.health.mismatches += programmed.mismatches;
-                let Programmed { prefixes, notes, left_out, .. } = programmed;
+            Ok(Answered { composed: Ok(composed), allocated, unbooked }) => {
+                self.snapshot.health.mismatches += composed.mismatches;
+                let ComposedPrefixes { prefixes, notes, left_out, .. } = composed;
                 let stays = |known: &PrefixPaths| left_out.contains(&Family::of(known.prefix));
                 let stay: Vec<PrefixPaths> = peer.prefixes.iter().filter(|known| stays(known)).cloned().collect();
                 *peer = Peer {

@@ -34,7 +34,7 @@ impl Pace {
         Self { window: 1.0, most: most.max(1), good_time: timeout / GOOD_TIME, starts: true, outdated: 0 }
     }
 
-    /// Returns how many requests may wait for their answers at the same time.
+    /// Returns the number of requests that may wait for their answers at the same time.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is at least 1, and at most `most`")]
     pub fn at_once(&self) -> usize {
         self.window as usize

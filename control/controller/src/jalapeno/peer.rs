@@ -1,4 +1,4 @@
-//! Converts one answer into what is programmed: paths are checked against the topology, and composed for every prefix
+//! Converts one answer into what is steered: paths are checked against the topology, and composed for every prefix
 //! of the peer.
 
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::snapshot::{CarrierPath, Cause, PrefixPaths};
 
 /// The result of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Programmed {
+pub struct ComposedPrefixes {
     /// Paths by prefix; never empty.
     pub prefixes: Vec<PrefixPaths>,
     /// Observations for the user that are not errors.
@@ -31,12 +31,12 @@ pub struct Programmed {
 /// # Errors
 /// If a path runs through something that is not in the topology, if the peer has no prefix, or if no prefix has a
 /// carrier that is possible and allowed.
-pub fn program(
+pub fn compose_prefixes(
     found: &[AnsweredPath],
     topology: &Topology,
     settings: &Settings,
     controller: Option<IpAddr>,
-) -> Result<Programmed, Failure> {
+) -> Result<ComposedPrefixes, Failure> {
     let destination = found.first().and_then(|path| path.vertices.last());
     let id = destination.map_or("", |vertex| vertex.id.as_str());
     let mut documents: Vec<(Vec<&Vertex>, Option<&str>)> = Vec::new();
@@ -55,7 +55,7 @@ pub fn program(
         let what = format!("{id} has no prefix to steer; its document needs `prefix` and `prefix_len`");
         return Err(Failure::new(Cause::InvalidCarrier, what));
     }
-    let mut programmed = Programmed { notes: document.notes.clone(), ..Programmed::default() };
+    let mut result = ComposedPrefixes { notes: document.notes.clone(), ..ComposedPrefixes::default() };
     let mut refused = None;
     for family in [Family::V6, Family::V4] {
         if document.prefixes_of(family).next().is_none() {
@@ -63,25 +63,25 @@ pub fn program(
         }
         let prefixes = allowed_prefixes(document, family, settings, controller);
         let carried = prefixes
-            .and_then(|prefixes| Ok((prefixes, carriers(&documents, topology, settings, family, &mut programmed)?)));
+            .and_then(|prefixes| Ok((prefixes, carriers(&documents, topology, settings, family, &mut result)?)));
         match carried {
             Ok((prefixes, composed)) => {
                 let paths = named(id, family, &composed);
-                programmed.prefixes.extend(prefixes.into_iter().enumerate().map(|(number, prefix)| PrefixPaths {
+                result.prefixes.extend(prefixes.into_iter().enumerate().map(|(number, prefix)| PrefixPaths {
                     prefix,
                     paths: if number == 0 { paths.clone() } else { renamed(&paths, number) },
                 }));
             }
             Err(why) => {
-                programmed.notes.push(why.what.clone());
-                programmed.left_out.push(family);
+                result.notes.push(why.what.clone());
+                result.left_out.push(family);
                 refused = Some(why);
             }
         }
     }
     match refused {
-        Some(why) if programmed.prefixes.is_empty() => Err(why),
-        _ => Ok(programmed),
+        Some(why) if result.prefixes.is_empty() => Err(why),
+        _ => Ok(result),
     }
 }
 
@@ -101,7 +101,7 @@ fn carriers(
     topology: &Topology,
     settings: &Settings,
     family: Family,
-    programmed: &mut Programmed,
+    result: &mut ComposedPrefixes,
 ) -> Result<Vec<(Composed, u16)>, Failure> {
     let function = if family == Family::V6 { settings.function_v6 } else { settings.function_v4 };
     let options = Options { algo: settings.algo, family, strict: settings.strict, function };
@@ -113,11 +113,11 @@ fn carriers(
         settings.allowed.segments(&composed.segments).map_err(refused)?;
         // The server's text has one function for all families, so it is compared for IPv6 only.
         if family == Family::V6 && !settings.strict && text.is_some_and(|text| !composed.agrees_with(text)) {
-            programmed.mismatches += 1;
+            result.mismatches += 1;
         }
         for note in &composed.notes {
-            if !programmed.notes.contains(note) {
-                programmed.notes.push(note.clone());
+            if !result.notes.contains(note) {
+                result.notes.push(note.clone());
             }
         }
         match distinct.iter_mut().find(|(known, _)| known.segments == composed.segments) {

@@ -47,7 +47,7 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
         }
     };
     let mut task = Task::new(settings, client, publish, snapshot).await;
-    let Stop { done } = task.follow(&mut commands).await;
+    let Stop { done } = task.run_rounds(&mut commands).await;
     if let Some(done) = done {
         task.release_all().await;
         // The receiver may have been dropped.
@@ -125,7 +125,7 @@ impl Task {
     }
 
     /// Runs round after round. A stop command does not wait for the end of a round.
-    async fn follow(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
+    async fn run_rounds(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
         loop {
             let next = match finish(self.round(), commands).await {
                 Ok((next, false)) => next,
@@ -145,7 +145,7 @@ impl Task {
         }
     }
 
-    /// Runs one round. Returns when the next one is due.
+    /// Runs one round. Returns the time at which the next one is due.
     async fn round(&mut self) -> Instant {
         let begun = Instant::now();
         self.known.snapshot.health.attempts += 1;
@@ -195,7 +195,7 @@ impl Task {
                 return Err(why);
             }
         };
-        // Allocations whose requests an interrupted round had sent.
+        // An interrupted round had sent requests for allocations of these peers.
         for peer in self.begun.take() {
             self.known.retries.failed(&peer, self.settings.interval, true);
         }
@@ -299,7 +299,7 @@ impl Task {
             pace.took(took);
             open.remove(&peer);
             begun.end(&peer);
-            known.take(&peer, &answer, &settings.kind, settings.interval);
+            known.apply(&peer, &answer, &settings.kind, settings.interval);
             unpublished += 1;
             is_answered |= answer.is_ok();
             if silence.is_enough(answer.err()) {

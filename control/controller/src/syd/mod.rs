@@ -81,7 +81,7 @@ pub async fn run(settings: Settings, publish: watch::Sender<Arc<Snapshot>>, mut 
         }
     };
     let mut task = Task::new(settings, api, publish, snapshot);
-    let Stop { done } = task.follow(&mut commands).await;
+    let Stop { done } = task.run_rounds(&mut commands).await;
     if let Some(done) = done {
         task.complete().await;
         // The receiver may have been dropped.

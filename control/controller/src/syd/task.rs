@@ -36,7 +36,7 @@ impl Task {
     }
 
     /// Runs round after round, and at once when something changes. A stop command does not wait for the end of a round.
-    pub async fn follow(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
+    pub async fn run_rounds(&mut self, commands: &mut mpsc::Receiver<Command>) -> Stop {
         loop {
             let next = match finish(self.round(), commands).await {
                 Ok((next, false)) => next,
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// Runs one round. Returns when the next one is due.
+    /// Runs one round. Returns the time at which the next one is due.
     async fn round(&mut self) -> Instant {
         let begun = Instant::now();
         self.snapshot.health.attempts += 1;

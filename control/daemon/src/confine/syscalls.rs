@@ -256,7 +256,7 @@ const SOCKETS: [(i32, i32, &[i32]); 10] = [
 /// firewall and `IPsec` are not among them.
 const NETLINK: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_INET_DIAG, libc::NETLINK_GENERIC];
 
-/// Bits of a socket's type that are the type; the others are flags.
+/// Mask of the bits of a socket's type that name the type. The other bits are flags.
 const TYPE: u64 = 0xf;
 
 /// Allowed commands of fcntl(2). `F_SETOWN` and `F_SETSIG` are not among them: with both, the kernel sends any signal to
@@ -311,7 +311,7 @@ fn allow_list() -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_socket, sockets?.concat());
     rules.insert(libc::SYS_socketpair, one_of(0, [number(libc::AF_UNIX)].into_iter())?);
     rules.insert(libc::SYS_fcntl, one_of(1, FCNTL.into_iter().map(number))?);
-    // Of the calling thread only.
+    // A thread may set only its own cores.
     rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0].into_iter())?);
     rules.insert(libc::SYS_ioctl, one_of(1, REQUESTS.into_iter())?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTL.into_iter().map(number))?);

@@ -9,11 +9,14 @@ use crate::kernel::{self, Mirror};
 use crate::limits;
 use crate::source;
 use srv6d_api::server::Answer;
-use srv6d_api::state::{CountersView, GenerationView, ProcessView, Published, SourceView, State, UnfollowedRoute};
+use srv6d_api::state::{
+    CountersView, GenerationView, ProcessView, Published, SourceView, StageTime, State, UnfollowedRoute, WorkerStatus,
+};
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
+use srv6d_dataplane::{Polling, STAGES, Workload};
 use srv6d_plan::{self as plan, Plan, Unfollowed};
-use srv6d_srv6::desired::TableId;
+use srv6d_srv6::desired::{Port, TableId};
 
 use srv6d_offer::Offer;
 
@@ -80,23 +83,39 @@ impl Node {
         }
     }
 
-    /// Copies the packets of a port, which is given by its name, or by the second name that an extension has for it.
-    pub fn capture(&mut self, name: &str, direction: Option<Direction>) -> Answer {
-        let port = match self.port_named(name) {
-            Ok((_, port)) => port,
+    /// Copies the packets of ports, which are given by their names, or by the second name that an extension has for each. No
+    /// name: of all ports.
+    pub fn capture(&mut self, names: &[String], direction: Option<Direction>) -> Answer {
+        let devices = match self.devices_named(names) {
+            Ok(devices) => devices,
             Err(why) => return Response::failed(why).into(),
         };
-        let desired = self.dataplane.desired();
-        let device = device_of(desired, port).to_owned();
         let Some(turn) = Turn::take() else {
             return Response::failed("too many captures are running: end one of them").into();
         };
-        match self.dataplane.capture(&device) {
-            Some(capture) => Answer::followed_by(Response::Capturing { device: device.clone() }, move |stream| {
-                capture::send_in_background(turn, stream, capture, direction, device);
-            }),
-            None => Response::failed(format!("{name} has never been attached: its device {device} is missing")).into(),
+        let (capture, by_socket) = self.dataplane.capture(&devices);
+        if let Some(missing) =
+            devices.iter().find(|device| !names.is_empty() && !by_socket.values().any(|known| known == *device))
+        {
+            return Response::failed(format!("the device {missing} is missing: it has never been attached")).into();
         }
+        let captured = if names.is_empty() { "all ports".to_owned() } else { devices.join(", ") };
+        Answer::followed_by(Response::Capturing { devices }, move |stream| {
+            capture::send_in_background(turn, stream, capture, by_socket, direction, captured);
+        })
+    }
+
+    /// Returns the devices of ports, each once.
+    fn devices_named(&self, names: &[String]) -> Result<Vec<String>, String> {
+        let desired = self.dataplane.desired();
+        let ports: Vec<&Port> = match names {
+            [] => desired.ports.iter().collect(),
+            names => names.iter().map(|name| self.port_named(name).map(|(_, port)| port)).collect::<Result<_, _>>()?,
+        };
+        let mut devices: Vec<String> = ports.into_iter().map(|port| device_of(desired, port).to_owned()).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        Ok(devices)
     }
 
     /// Adds the latest offers of sources that were not asked or did not answer: their present offers stay.
@@ -150,7 +169,7 @@ impl Node {
     ) -> Result<Response, Refusal> {
         let (inputs, plan) = self.plan_reload(read, mirror).await?;
         let asked_after = self.asked_after(&inputs);
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Reload, mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Reload, mirror).await?;
         reloaded.warnings.extend(asked_after);
         self.held = None;
         Ok(Response::Reloaded(reloaded))
@@ -180,13 +199,13 @@ impl Node {
         if dry_run {
             return Ok(Response::Diff(self.diff_to(&plan)));
         }
-        let mut reloaded = self.put_in_force(inputs, plan, Cause::Rollback(target), mirror).await?;
+        let mut reloaded = self.apply_inputs(inputs, plan, Cause::Rollback(target), mirror).await?;
         reloaded.returned_to = Some(target);
         self.held = Some(target);
         Ok(Response::Reloaded(reloaded))
     }
 
-    async fn put_in_force(
+    async fn apply_inputs(
         &mut self,
         inputs: Inputs,
         plan: Plan,
@@ -194,7 +213,7 @@ impl Node {
         mirror: &Mirror,
     ) -> Result<Reloaded, Refusal> {
         let (warnings, pending) = (self.warnings_of(&plan), headlines(&plan.pending));
-        let diff = self.take(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
+        let diff = self.put_in_force(plan, inputs, cause, mirror).await.map_err(|why| failed(why.to_string()))?;
         Ok(Reloaded {
             generation: self.dataplane.generation().0,
             changes: diff.lines(),
@@ -205,7 +224,7 @@ impl Node {
     }
 
     fn plan_config(&self, configured: Configured, offers: &[Offer]) -> Result<(Inputs, Plan), Errors> {
-        // Ports may have come or gone since it was read.
+        // Ports may have come or gone since the configuration was read.
         let configured = configured.for_interfaces(&self.interfaces())?;
         // A source that is no longer configured offers nothing.
         let still: Vec<Offer> =
@@ -264,6 +283,7 @@ impl Node {
             ),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
+            Topic::Workers => Response::Workers(self.workers()),
             Topic::Process => Response::Process(Box::new(self.process())),
             Topic::Generation => Response::Generation(Box::new(self.generation())),
         }
@@ -276,6 +296,7 @@ impl Node {
         let view = self.view(&counters);
         State {
             counters: shown_counters,
+            workers: self.workers(),
             sids: view.sids(),
             paths: view.paths(),
             neighbors: view.neighbors(),
@@ -307,6 +328,15 @@ impl Node {
             }
         }
         response
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        let polling = match self.dataplane.polling() {
+            Polling::Busy => "busy",
+            Polling::Adaptive => "adaptive",
+        };
+        let workloads = self.dataplane.workloads().enumerate();
+        workloads.map(|(worker, (core, workload))| worker_status(worker, core, polling, &workload)).collect()
     }
 
     fn process(&self) -> ProcessView {
@@ -429,5 +459,25 @@ mod tests {
         assert_eq!(Arc::strong_count(&routes), 2, "the answer has the list, and nothing made of it");
         drop(answer);
         assert_eq!(Arc::strong_count(&routes), 1);
+    }
+}
+
+fn worker_status(worker: usize, core: Option<usize>, polling: &str, workload: &Workload) -> WorkerStatus {
+    let stages = STAGES.iter().zip(workload.stages);
+    WorkerStatus {
+        worker,
+        core,
+        polling: polling.to_owned(),
+        packets: workload.packets,
+        rounds: workload.rounds,
+        busy_rounds: workload.busy_rounds,
+        full_rounds: workload.full_rounds,
+        late_rounds: workload.late_rounds,
+        longest_round_ns: workload.longest_round,
+        lived_ns: workload.lived,
+        busy_ns: workload.busy,
+        asleep_ns: workload.asleep,
+        timed_packets: workload.timed_packets,
+        stages_ns: stages.map(|(stage, nanoseconds)| StageTime { stage: (*stage).to_owned(), nanoseconds }).collect(),
     }
 }

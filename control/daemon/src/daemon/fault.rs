@@ -17,6 +17,9 @@ const APART: &str = "SRV6D_TEST_APART";
 /// If it is set, the daemon behaves as if the kernel had refused the program of `offload = "xdp"`.
 const NO_OFFLOAD: &str = "SRV6D_TEST_NO_OFFLOAD";
 
+/// If it is set, the daemon behaves as on a kernel without tcx.
+const NO_TCX: &str = "SRV6D_TEST_NO_TCX";
+
 /// Attaches a device, with a packet memory of its own if the environment requests it.
 pub fn attach(dataplane: &mut Dataplane, device: &str, mode: Mode) -> Result<AttachedPort, DataplaneError> {
     let is_apart = std::env::var(APART).is_ok_and(|devices| devices.split_whitespace().any(|name| name == device));
@@ -27,6 +30,9 @@ pub fn attach(dataplane: &mut Dataplane, device: &str, mode: Mode) -> Result<Att
 pub fn prepare(dataplane: &mut Dataplane) {
     if std::env::var_os(NO_OFFLOAD).is_some() {
         dataplane.refuse_offload();
+    }
+    if std::env::var_os(NO_TCX).is_some() {
+        dataplane.forgo_tcx();
     }
 }
 

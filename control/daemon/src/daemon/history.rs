@@ -29,7 +29,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Returns true if both come from the same reading of a file and have the same offers.
+    /// Returns true if both inputs come from the same reading of a file and have the same offers.
     pub fn same(&self, other: &Self) -> bool {
         self.same_file(other) && self.offers == other.offers
     }
@@ -43,7 +43,7 @@ impl Inputs {
         &self.configured.config
     }
 
-    /// Plans them with what the kernel shows.
+    /// Plans the inputs with what the kernel shows.
     ///
     /// # Errors
     /// The errors are those of [`plan::plan_with`].

@@ -52,7 +52,7 @@ use crate::fpm::Fpm;
 use crate::kernel::{self, Guards, KernelError, Mirror};
 use crate::limits;
 use crate::metrics::{self, Scrape};
-use crate::source::running::Sources;
+use crate::source::running::Controllers;
 use fault::Fault;
 use node::Node;
 pub use overlay::{Configured, Extension, Overlay, Synced};
@@ -202,7 +202,7 @@ fn confine(path: &Path, changed: &[PathBuf]) {
     let locked_memory = limits::raise_locked_memory();
     let mut keep = capabilities();
     if !locked_memory {
-        // It is needed until the workers have their packet memory.
+        // This privilege is needed until the workers have their packet memory.
         keep.push(Capability::CAP_IPC_LOCK);
     }
     for failure in confine::confine(&keep) {
@@ -284,7 +284,7 @@ pub fn log_to_stderr() {
     // journald adds its own time stamps.
     let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = if under_systemd { log.without_time().boxed() } else { log.boxed() };
-    // It fails only for a second daemon in the same process (in a test).
+    // This fails only for a second daemon in the same process (in a test).
     let _ = tracing_subscriber::registry().with(log.with_filter(levels)).try_init();
     if let Some(why) = refused {
         warn!("RUST_LOG is passed over, the level is info: {why}; write e.g. RUST_LOG=debug, or srv6d=debug,warn");
@@ -313,7 +313,7 @@ enum Event {
 /// The origins of events.
 struct Events {
     mirror: Mirror,
-    sources: Sources,
+    sources: Controllers,
     fpm: Fpm,
     links: watch::Receiver<Arc<Links>>,
     workers: AsyncFd<OwnedFd>,
@@ -373,7 +373,7 @@ impl Events {
 }
 
 /// Tells the node the state of its sources.
-fn report(node: &mut Node, sources: &Sources, fpm: &Fpm) {
+fn report(node: &mut Node, sources: &Controllers, fpm: &Fpm) {
     (node.statuses, node.fpm) = (sources.status(), fpm.status());
 }
 
@@ -412,7 +412,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut events = Events {
         mirror,
-        sources: Sources::default(),
+        sources: Controllers::default(),
         fpm: Fpm::default(),
         links: node.glb.links(),
         workers,
@@ -504,8 +504,8 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Question(Question { request, answer }) if is_read_for(&request) => {
                 events.readings.add(Job { request, answer: Some(answer) }, node);
             }
-            Event::Question(Question { request: Request::Capture { port, direction }, answer }) => {
-                let _ = answer.send(node.capture(&port, direction)); // a client that hung up is no error
+            Event::Question(Question { request: Request::Capture { ports, direction }, answer }) => {
+                let _ = answer.send(node.capture(&ports, direction)); // a client that hung up is no error
             }
             Event::Question(Question { request, answer }) => {
                 report(node, &events.sources, &events.fpm);
@@ -530,8 +530,8 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             told = status;
         }
         if is_of_a_client {
-            // The runtime looks at descriptors only when the loop gives way. Otherwise a hundred waiting clients would be answered
-            // before what the kernel and the workers say is noticed.
+            // The runtime looks at descriptors only when the loop yields to it. Otherwise a hundred waiting clients
+            // would be answered before what the kernel and the workers say is noticed.
             tokio::task::yield_now().await;
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_dataplane::{Dataplane, Generation, Settings};
-use srv6d_xsk::offload;
+use srv6d_xsk::device_features;
 use tracing::{debug, error, info, warn};
 
 use super::RunError;
@@ -136,7 +136,8 @@ impl Node {
     ) -> Result<Self, RunError> {
         let queues = u32::try_from(planned.workers.cores.len()).unwrap_or(u32::MAX);
         let checksum_off = |name: &str| {
-            let done = offload::set_tx_checksum_off(name).and_then(|()| offload::set_tag_insertion_off(name));
+            let done =
+                device_features::set_tx_checksum_off(name).and_then(|()| device_features::set_tag_insertion_off(name));
             done.map_err(io::Error::other)
         };
         let interface = &planned.host.interface;
@@ -166,7 +167,7 @@ impl Node {
         dataplane.attach_own_veth(&veth.peer, &veth.name)?;
         let mut node = Self {
             name: planned.name.clone(),
-            // Whoever asks has another current directory.
+            // A client that asks for the path has another current directory.
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             started: now(),
             extension,
@@ -206,7 +207,7 @@ impl Node {
         {
             return Err(KernelError::SteeredBy(other).into());
         }
-        node.take(plan, node.inputs.clone(), Cause::Start, mirror).await?;
+        node.put_in_force(plan, node.inputs.clone(), Cause::Start, mirror).await?;
         Ok(node)
     }
 
@@ -269,7 +270,7 @@ impl Node {
 
     /// Puts a plan in force: new ports, tables, then ports that are no longer wanted, then the kernel's routes. After
     /// an error the former state stays in force.
-    pub(super) async fn take(
+    pub(super) async fn put_in_force(
         &mut self,
         mut plan: Plan,
         inputs: Inputs,
@@ -329,7 +330,7 @@ impl Node {
             return Ok(());
         }
         self.see_ports();
-        self.follow(self.inputs.clone(), Cause::Kernel, mirror).await
+        self.plan_and_publish(self.inputs.clone(), Cause::Kernel, mirror).await
     }
 
     /// Handles another offer of a source. While a rollback holds, the offer is only stored.
@@ -349,7 +350,7 @@ impl Node {
         }
         let offers = Arc::new(self.keep_last_good(&self.latest));
         let inputs = Inputs { configured: self.inputs.configured.clone(), offers };
-        self.follow(inputs, Cause::Offer(source.to_owned()), mirror).await
+        self.plan_and_publish(inputs, Cause::Offer(source.to_owned()), mirror).await
     }
 
     /// Returns the offers, each prefix with the paths that are in force for it now.
@@ -361,13 +362,13 @@ impl Node {
     pub async fn follow_announced(&mut self, snapshot: Option<Arc<Snapshot>>, mirror: &Mirror) -> Result<(), RunError> {
         self.announced.announced(snapshot.unwrap_or_default(), &self.environment);
         self.environment.announced = self.announced.routes(&self.environment);
-        self.follow(self.inputs.clone(), Cause::Offer(plan::FPM.to_owned()), mirror).await
+        self.plan_and_publish(self.inputs.clone(), Cause::Offer(plan::FPM.to_owned()), mirror).await
     }
 
     /// Handles other capacities or loads of links.
     pub async fn follow_links(&mut self, links: Arc<Links>, mirror: &Mirror) -> Result<(), RunError> {
         self.environment.links = links;
-        self.follow(self.inputs.clone(), Cause::Links, mirror).await
+        self.plan_and_publish(self.inputs.clone(), Cause::Links, mirror).await
     }
 
     /// Forgets the announcements, because FPM is no longer configured.
@@ -386,9 +387,9 @@ impl Node {
 
     /// Plans inputs that changed without a request. They are put in force if they fit; otherwise the tables stay as
     /// they are.
-    async fn follow(&mut self, inputs: Inputs, cause: Cause, mirror: &Mirror) -> Result<(), RunError> {
+    async fn plan_and_publish(&mut self, inputs: Inputs, cause: Cause, mirror: &Mirror) -> Result<(), RunError> {
         match inputs.plan(&self.environment) {
-            Ok(plan) => match self.take(plan, inputs, cause, mirror).await {
+            Ok(plan) => match self.put_in_force(plan, inputs, cause, mirror).await {
                 Ok(_) => {}
                 Err(RunError::Dataplane(why)) => {
                     self.unplanned.all_routes = true;
@@ -451,7 +452,7 @@ impl Node {
             self.path_mtus.learn(segments, mtu, Instant::now());
         }
         self.look(mirror).await?;
-        self.follow(self.inputs.clone(), Cause::PathMtu, mirror).await
+        self.plan_and_publish(self.inputs.clone(), Cause::PathMtu, mirror).await
     }
 
     /// Returns the descriptor that is readable when workers have a request.

@@ -37,7 +37,7 @@ pub struct Configured {
     pub overlay: Option<Arc<dyn Overlay>>,
 }
 
-/// What an extension adds to one configuration, apart from entries.
+/// An overlay: what an extension adds to one configuration, apart from entries.
 pub trait Overlay: fmt::Debug + Send + Sync {
     /// Returns the configuration as it is written, without what was added. All evaluations of one text share it.
     fn written(&self) -> &Arc<Config>;
@@ -73,7 +73,7 @@ impl Configured {
         self.overlay.as_ref().map_or(Cow::Borrowed(environment), |overlay| overlay.laid_over(environment))
     }
 
-    /// Returns the same for other interfaces.
+    /// Returns the configuration that the same text gives for other interfaces.
     ///
     /// # Errors
     /// The errors are those of [`Extension::read`].

@@ -19,7 +19,7 @@ struct Learned {
 }
 
 impl PathMtus {
-    /// Records an MTU of these segments. A smaller one that is known stays.
+    /// Records an MTU of these segments. If a smaller one is known, it stays.
     pub fn learn(&mut self, segments: SegmentList, mtu: u32, now: Instant) {
         let known = self.0.get(&segments).filter(|known| known.until > now);
         if known.is_none_or(|known| mtu <= known.mtu) {

@@ -27,7 +27,7 @@ impl Redirects {
         Self { changes, tick }
     }
 
-    /// Returns when it is time to look.
+    /// Waits until it is time to look.
     pub async fn may_have_changed(&mut self) {
         let Self { changes, tick } = self;
         tokio::select! {

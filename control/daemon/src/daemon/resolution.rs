@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Largest number of requests for unknown neighbours in one IPv6 /64 or IPv4 /24 of a device.
 const PER_SUBNET: usize = 224;
-/// Largest number of such requests on one device.
+/// Largest number of requests for unknown neighbours on one device.
 const PER_DEVICE: usize = 256;
-/// Largest number of such requests on all devices: half of the entries that the kernel keeps by default, in all
-/// network namespaces together.
+/// Largest number of requests for unknown neighbours on all devices: half of the entries that the kernel keeps by
+/// default, in all network namespaces together.
 const IN_ALL: usize = 512;
 /// Time that a neighbour has for its answer before another request may take its place.
 pub const ANSWER: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ pub type Key = (u32, IpAddr);
 /// A device, and a subnet of it.
 type Subnet = (u32, IpAddr);
 
-/// What to do about a neighbour that packets wait for.
+/// The decision about a neighbour that packets wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The kernel is asked for it.
@@ -61,10 +61,10 @@ pub struct Resolutions {
     postponed: VecDeque<Key>,
     /// Neighbours that have lost their places unanswered, with the time of that.
     unanswered: HashMap<Key, Instant>,
-    /// The same neighbours, in the order in which they lost their places.
+    /// Neighbours that have lost their places, in the order in which they lost them.
     given_up: VecDeque<(Instant, Key)>,
     answered: HashSet<Key>,
-    /// The same neighbours, in the order of their first answers.
+    /// Neighbours that have answered before, in the order of their first answers.
     order: VecDeque<Key>,
 }
 

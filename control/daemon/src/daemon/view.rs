@@ -30,7 +30,7 @@ pub struct View<'a> {
     pub roles: &'a [RoleReason],
     /// Sums over all workers.
     pub counters: &'a Counters,
-    /// How busy the ports behind neighbours are.
+    /// States of the ports behind neighbours.
     pub far: &'a FarPorts,
     /// Attached devices, by name.
     pub attached: BTreeMap<&'a str, &'a AttachedPort>,
@@ -164,8 +164,8 @@ impl View<'_> {
         }
     }
 
-    /// Returns a tagged port's own counters, or those of a device without its tagged ports'. Counters that only the
-    /// device has are shown at its own port.
+    /// Returns the counters of one port. A tagged port has its own; an untagged port has those of the device minus
+    /// those of the tagged ports. Counters that only the device has are shown at the port that stands for the device.
     fn counted(&self, index: u16, port: &Port, device: &str) -> DeviceCounters {
         let whole = self.counters.devices.iter().find(|counters| counters.name == device);
         let mut counted = whole.filter(|_| port.device == index).cloned().unwrap_or_default();
@@ -310,8 +310,8 @@ impl View<'_> {
     }
 }
 
-/// What `show routes` is made of. There may be a million routes, so their rows are made on another thread than the
-/// control loop's, which only copies them.
+/// The input of `show routes`. There may be a million routes, so the control loop only copies them, and another thread
+/// makes the rows.
 #[derive(Debug)]
 pub struct RouteTable(Desired);
 

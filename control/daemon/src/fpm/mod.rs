@@ -103,9 +103,10 @@ pub struct Status {
     pub not_listening: Option<String>,
     /// The connected peer.
     pub peer: Option<SocketAddr>,
-    /// Since when a peer is connected or, if none is, since when no peer is. `None`: no peer was ever connected.
+    /// Time at which the connection of the present peer began, or at which the last connection ended. `None`: no peer
+    /// was ever connected.
     pub since: Option<SystemTime>,
-    /// How the last connection ended.
+    /// The reason why the last connection ended.
     pub last_error: Option<String>,
     /// The dialect, as recognised or configured.
     pub dialect: Option<Dialect>,
@@ -156,7 +157,7 @@ impl Fpm {
         }
     }
 
-    /// Returns when the announced routes have changed. It can be cancelled without losing a change.
+    /// Waits until the announced routes have changed. It can be cancelled without losing a change.
     pub async fn changed(&mut self) {
         if let Some(running) = &mut self.0
             && running.snapshots.changed().await.is_ok()

@@ -27,7 +27,7 @@ const PATIENCE: i64 = 1;
 pub enum Owner {
     /// A process of this network namespace; the number is the user who opened the socket.
     User(u32),
-    /// Another machine or network namespace.
+    /// The owner is on another machine or in another network namespace.
     Elsewhere,
 }
 

@@ -385,7 +385,7 @@ impl Server {
     }
 }
 
-/// Returns when bytes can be read, or when there is room for the bytes to be sent.
+/// Waits until bytes can be read, or until there is room for the bytes to be sent.
 async fn ready(connection: Option<&Connection>, to_send: bool) -> io::Result<()> {
     let Some(connection) = connection else { return pending().await };
     let interest = if to_send { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };

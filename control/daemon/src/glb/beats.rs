@@ -1,4 +1,4 @@
-//! What the thread of the heartbeats does in each tick.
+//! The work of the heartbeat thread in each tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -19,11 +19,11 @@ use super::port::{Port, link_of, said};
 use super::socket::{MOST_BYTES, Socket};
 use super::{Wanted, WantedPort, Weighing, tell};
 
-/// Datagrams that are read from one port in a tick.
+/// Largest number of datagrams that are read from one port in a tick.
 const MOST_IN_A_TICK: usize = 64;
-/// The same for a port without a neighbour, whose datagrams are only counted.
+/// Largest number of datagrams that are read in a tick from a port without a neighbour, whose datagrams are only counted.
 const MOST_OF_STRANGERS: usize = 8;
-/// Tick before anything is configured.
+/// Length of a tick before anything is configured.
 const TICK: Duration = Duration::from_millis(20);
 /// Shortest time between two log lines about the silence of one peer, in nanoseconds.
 const LOG_GAP: u64 = 60_000_000_000;
@@ -42,20 +42,20 @@ pub(super) struct Beats {
     pub(super) judge: Judge,
     pub(super) far: Arc<FarPorts>,
     key: Option<Key>,
-    /// The key can be used, or none is wanted.
+    /// Whether the key can be used, or none is wanted.
     is_usable: bool,
     sender: Option<Sender>,
     tick: Duration,
     weighing: Option<Weighing>,
     publishers: Publishers,
-    /// When links are looked at next.
+    /// Time at which links are looked at next.
     weigh_due: u64,
     links: watch::Sender<Arc<Links>>,
     silences: BTreeMap<u32, Silence>,
     is_over: bool,
 }
 
-/// What was last seen of a peer's silence.
+/// The last known state of a peer's silence, and when it was logged.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     freshness: Freshness,
@@ -108,7 +108,7 @@ impl Beats {
         self.ports.iter().any(|port| port.lacks_socket(self.role))
     }
 
-    /// Takes over other settings. Ports that stay keep their averages, and peers that stay what they have said.
+    /// Takes over other settings. Ports that stay keep their averages, and peers that stay keep their last heartbeat.
     pub(super) fn configure(
         &mut self,
         wanted: &Wanted,
@@ -180,7 +180,7 @@ impl Beats {
         }
     }
 
-    /// Tells the control loop of links from which weights follow.
+    /// Tells the control loop about links that weights follow from.
     fn weigh(&mut self, now: u64) {
         let links = self.weighing.as_ref().map(|weighing| self.links_now(weighing, now)).unwrap_or_default();
         if let Some(links) = self.publishers.look(&links, now) {
@@ -243,7 +243,7 @@ impl Beats {
         }
     }
 
-    /// Tells the workers what a peer says of its ports.
+    /// Tells the workers what a peer says about its ports.
     fn judge_peer(&mut self, node: u32) {
         let Some(peer) = self.peers.all().get(&node) else { return };
         let judged = self.judge.judge(peer, self.now);
@@ -254,7 +254,7 @@ impl Beats {
         }
     }
 
-    /// Notes which peers have become silent, or are heard again.
+    /// Records which peers have become silent, or are heard again.
     fn watch_silence(&mut self, now: u64) {
         let fresh = |silence: Option<&Silence>| silence.is_some_and(|known| known.freshness == Freshness::Fresh);
         let mut changed = Vec::new();
@@ -299,7 +299,7 @@ fn sending(wanted: &Wanted) -> Sending {
     }
 }
 
-/// Returns a number that is another one after each start.
+/// Returns a number that differs after each start.
 fn random() -> u16 {
     let [.., high, low] = RandomState::new().hash_one(milliseconds()).to_be_bytes();
     u16::from_be_bytes([high, low])

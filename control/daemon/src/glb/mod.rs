@@ -36,14 +36,14 @@ use socket::Socket;
 /// Longest secret of a key, in bytes.
 const LONGEST_SECRET: usize = 1024;
 
-/// What the thread is to do.
+/// The task of the thread.
 #[derive(Clone, Debug, PartialEq)]
 struct Wanted {
     glb: srv6d_plan::Glb,
     rate_weight: u8,
     profiles: Vec<BTreeSet<u32>>,
     ports: Vec<WantedPort>,
-    /// `None`: no weights follow from capacities.
+    /// Links to look at for weights. `None`: no weights follow from capacities.
     weighing: Option<Weighing>,
 }
 
@@ -53,7 +53,7 @@ struct WantedPort {
     name: String,
     /// Kernel index of the device. `None`: it does not exist.
     ifindex: Option<u32>,
-    /// Node at the other end, and its number in the place where workers look.
+    /// Node at the other end, and the number by which workers find its state.
     neighbor: Option<(u32, u8)>,
     up: bool,
     /// Bits per second, if they are known.
@@ -63,12 +63,12 @@ struct WantedPort {
     is_emulated: bool,
 }
 
-/// What weights by capacity want to know.
+/// The links that weights by capacity depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Weighing {
     /// Nodes behind neighbours.
     nodes: BTreeSet<Ipv4Addr>,
-    /// Whether loads count, those of this node's own ports included.
+    /// Whether loads count, too. This includes the loads of this node's own ports.
     loads: bool,
 }
 
@@ -84,7 +84,7 @@ struct Running {
     told: Option<Wanted>,
     beats: Arc<Mutex<Beats>>,
     thread: Option<JoinHandle<()>>,
-    /// Why the key cannot be used. Nothing is sent or believed then.
+    /// Why the key cannot be used. In that case nothing is sent or believed.
     key_trouble: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl Glb {
         running.configure(wanted, traffic);
     }
 
-    /// Returns where the links are told from which weights follow.
+    /// Returns the channel that tells about links that weights follow from.
     pub fn links(&self) -> watch::Receiver<Arc<Links>> {
         self.links.subscribe()
     }
@@ -191,7 +191,7 @@ fn key(id: u32, file: &Path) -> Result<Key, String> {
     }
 }
 
-/// Ticks until the end.
+/// Runs tick after tick until the heartbeats end.
 fn run(beats: &Mutex<Beats>) {
     keep_of_this_thread(&[]);
     let start = Instant::now();
@@ -246,7 +246,7 @@ fn weighing(desired: &Desired) -> Option<Weighing> {
     (!balance.weighted.is_empty()).then_some(Weighing { nodes, loads })
 }
 
-/// Tells the control loop of links, unless it knows them already.
+/// Tells the control loop about links, unless it knows them already.
 fn tell(told: &watch::Sender<Arc<Links>>, links: Links) {
     told.send_if_modified(|known| {
         let is_news = **known != links;
@@ -257,7 +257,7 @@ fn tell(told: &watch::Sender<Arc<Links>>, links: Links) {
     });
 }
 
-/// Opens the socket of a port, or says why not. `known` is what was said about it before.
+/// Opens the socket of a port, or returns why that is not possible. `known` is the reason that was logged before.
 fn open(port: &WantedPort, glb: &srv6d_plan::Glb, known: Option<&str>) -> Result<Socket, String> {
     let Some(ifindex) = port.ifindex else { return Err("it waits for its network device".to_owned()) };
     let opened = Socket::open(&port.name, ifindex, (glb.group, glb.udp_port), glb.role.receives());

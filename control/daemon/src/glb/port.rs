@@ -1,4 +1,4 @@
-//! One port, as heartbeats tell of it.
+//! One port that heartbeats tell about.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use srv6d_heartbeat::{Entry, Peer, Said};
 use super::socket::Socket;
 use super::{Wanted, WantedPort, open};
 
-/// The band that is sent, for people.
+/// The scale of the band in heartbeats, which is only shown to people.
 const FOR_PEOPLE: BandScale = BandScale::Relative { low: 200, high: 900 };
 /// The whole of a capacity, in permille.
 const ALL: u16 = 1000;
@@ -21,7 +21,7 @@ const MEGABIT: u64 = 1_000_000;
 pub(super) struct Port {
     pub(super) wanted: WantedPort,
     pub(super) sampler: Option<Sampler>,
-    /// Why there is no socket, or the last heartbeat was not sent.
+    /// Why there is no socket, or why the last heartbeat was not sent.
     pub(super) trouble: Option<String>,
     socket: Option<Socket>,
     traffic: Option<PortTraffic>,
@@ -86,7 +86,7 @@ impl Port {
         sent.is_ok()
     }
 
-    /// Returns what is said of the port to the neighbour at its other end.
+    /// Returns what heartbeats say about the port, for the neighbour at its other end.
     fn said(&self) -> Option<Said> {
         let (neighbor, _) = self.wanted.neighbor?;
         let score = self.sampler.as_ref().map_or(0, Sampler::score);
@@ -107,14 +107,14 @@ impl Port {
         Some(Said { entry, available: BandScale::Available.band(score, ALL) })
     }
 
-    /// Returns what the port carries, with the name of its device.
+    /// Returns capacity and load of the port, with the name of its device.
     pub(super) fn link(&self) -> Option<(String, Link)> {
         let (sampler, capacity) = (self.sampler.as_ref()?, self.wanted.rate?);
         let load = capacity / u64::from(ALL) * u64::from(sampler.load().min(ALL));
         Some((self.wanted.name.clone(), Link { capacity, load }))
     }
 
-    /// How much the port can take, to compare several links to one node.
+    /// Returns whether the port is up, and its free capacity, to compare several links to one node.
     fn left(&self) -> (bool, u64) {
         let score = self.sampler.as_ref().map_or(0, Sampler::score);
         let left = u64::from(ALL.saturating_sub(score)) * (self.wanted.rate.unwrap_or_default() / MEGABIT);
@@ -122,7 +122,7 @@ impl Port {
     }
 }
 
-/// Returns the link that a peer tells of. One that is down, or that others had better avoid, carries nothing.
+/// Returns the link that an entry of a peer describes. A link that is down, or that others should avoid, has the capacity 0.
 pub(super) fn link_of(peer: &Peer, entry: &Entry, loads: bool) -> Link {
     const WHOLE: u64 = 10_000;
     let is_usable = entry.is_up && !peer.last.is_draining;
@@ -130,7 +130,7 @@ pub(super) fn link_of(peer: &Peer, entry: &Entry, loads: bool) -> Link {
     Link { capacity, load: if loads { capacity / WHOLE * u64::from(entry.load) } else { 0 } }
 }
 
-/// Returns what is said of the ports: of several to one node, of the one that can take the most.
+/// Returns what heartbeats say about the ports. Of several ports to one node, the one with the most free capacity counts.
 pub(super) fn said(ports: &[Port]) -> Vec<Said> {
     let mut best: BTreeMap<u32, &Port> = BTreeMap::new();
     for port in ports {
@@ -142,8 +142,8 @@ pub(super) fn said(ports: &[Port]) -> Vec<Said> {
     best.into_values().filter_map(Port::said).collect()
 }
 
-/// Returns whether a port needs a socket: where somebody may send heartbeats, so that they are counted, or where this node sends
-/// them.
+/// Returns whether a port needs a socket, because somebody may send heartbeats there, which are counted, or because
+/// this node sends them.
 const fn needs_socket(role: GlbRole, port: &WantedPort) -> bool {
     role.receives() || port.neighbor.is_some()
 }

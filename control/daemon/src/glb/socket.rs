@@ -59,7 +59,7 @@ impl Socket {
         let flags = MsgFlags::MSG_DONTWAIT;
         let received = match recvmsg::<()>(self.udp.as_raw_fd(), &mut parts, Some(&mut control), flags) {
             Ok(received) => received,
-            // An error of an earlier packet that is told now.
+            // The kernel reports an error of an earlier packet now.
             Err(why) if why != Errno::EAGAIN => return Some((0, 0)),
             Err(_) => return None,
         };
@@ -75,7 +75,7 @@ impl Socket {
         (*self.to.ip(), self.to.port(), self.receives) == (group, port, receives)
     }
 
-    /// Whether heartbeats may arrive.
+    /// Returns whether heartbeats may arrive at the socket.
     pub(super) const fn receives(&self) -> bool {
         self.receives
     }

@@ -31,7 +31,7 @@ impl Beats {
         }
     }
 
-    /// Returns the nodes that are expected, heard or not. A node that sends only expects none.
+    /// Returns the nodes that are expected, whether or not they are heard. A node that only sends expects none.
     fn peer_rows(&self) -> Vec<GlbPeerRow> {
         let expected = self.ports.iter().filter(|_| self.role.receives());
         let expected = expected.filter_map(|port| Some((port.wanted.neighbor?.0, port.wanted.name.clone())));

@@ -94,7 +94,7 @@ impl Guards {
 pub fn main() -> ExitCode {
     let _ = nix::unistd::setsid(); // fails if it leads a session already
     let _ = nix::sys::prctl::set_name(NAME); // the name only helps readers of process lists
-    // If these fail, it guards without being confined.
+    // If these steps fail, the guard works without being confined.
     let _ = only_change_below(&[]);
     let _ = confine(&OF_THE_GUARD);
     let mut pipe = std::io::stdin().lock();

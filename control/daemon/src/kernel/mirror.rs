@@ -62,9 +62,9 @@ pub struct Mirror {
     up: BTreeSet<u32>,
     neighbors: Neighbors,
     requests: NeighborSocket,
-    /// An event was read and not yet reported. It is kept here because `changed` may be dropped at any await.
+    /// Whether an event was read and not yet reported. It is kept here because `changed` may be dropped at any await.
     dirty: bool,
-    /// Whether one of these events says that a neighbour has resolved.
+    /// Whether one of the events that are not reported yet says that a neighbour has resolved.
     has_resolved: bool,
     /// Whether devices or addresses may have changed since they were read, or an event about neighbours was lost.
     is_stale: bool,
@@ -82,13 +82,13 @@ pub struct Mirror {
 /// Changes in the kernel since the last reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Devices or addresses have changed.
+    /// Whether devices or addresses have changed.
     pub devices: bool,
-    /// Neighbours have changed.
+    /// Whether neighbours have changed.
     pub neighbors: bool,
     /// Prefixes whose routes have changed.
     pub routes: BTreeSet<RouteKey>,
-    /// Rules have changed, or so much that single prefixes were not recorded.
+    /// Whether rules have changed, or so much has changed that single prefixes were not recorded.
     pub all_routes: bool,
 }
 
@@ -176,7 +176,7 @@ impl Mirror {
         self.routes.as_ref().map_or(0, |routes| routes.dumps)
     }
 
-    /// Returns when something may have changed. It can be cancelled without losing a change.
+    /// Waits until something may have changed. It can be cancelled without losing a change.
     pub async fn changed(&mut self) {
         loop {
             let rest = self.rest();

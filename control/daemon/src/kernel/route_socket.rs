@@ -35,8 +35,8 @@ pub struct RouteSocket {
     buffer: Vec<u8>,
     /// Sequence number of the last dump.
     sequence: u32,
-    /// A dump was begun and has not ended. The kernel then refuses another one, or still has answers to the old one to
-    /// send.
+    /// Whether a dump was begun and has not ended. The kernel then refuses another one, or still has answers to the old
+    /// one to send.
     is_dumping: bool,
 }
 
@@ -80,7 +80,7 @@ impl RouteSocket {
         Ok(Self { fd: watch(fd)?, buffer: vec![0; DATAGRAM], sequence: 0, is_dumping: false })
     }
 
-    /// Returns when there is something to read. It can be cancelled.
+    /// Waits until there is something to read. It can be cancelled.
     pub async fn readable(&self) {
         // The socket stays marked as ready until a read finds nothing.
         if let Ok(mut ready) = self.fd.readable().await {
@@ -107,7 +107,7 @@ impl RouteSocket {
     }
 
     /// Reads all messages that have arrived. Returns false if some are lost because the buffer was too small.
-    pub fn take(&mut self, messages: &mut Vec<Message>) -> bool {
+    pub fn read_all(&mut self, messages: &mut Vec<Message>) -> bool {
         let mut is_whole = true;
         loop {
             match self.read() {

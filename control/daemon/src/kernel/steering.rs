@@ -49,7 +49,7 @@ enum Entry {
 pub struct Steering {
     installed: BTreeMap<IpNet, Entry>,
     has_rule: bool,
-    /// IPv6 routes have an MTU, too.
+    /// Whether IPv6 routes have an MTU, too.
     tells_mtu: bool,
 }
 

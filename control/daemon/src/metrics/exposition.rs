@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
-use super::{emulated, glb};
+use super::{emulated, glb, workers};
 
 use srv6d_api::state::{Health, SourceView, State};
 
@@ -32,6 +32,7 @@ impl prometheus_client::collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let encoder = &mut encoder;
         self.totals(encoder)?;
+        workers::workers(&self.0.workers, encoder)?;
         self.ports(encoder)?;
         emulated::ports(&self.0.counters.ports, encoder)?;
         self.sids(encoder)?;
@@ -243,7 +244,7 @@ impl Collector {
         }
         // A controller that has never answered has no age. The metric is absent then, which an alert can detect.
         let ages = rows.iter().filter_map(|row| Some((vec![("source", row.source.as_str())], row.age_seconds?)));
-        gauges(encoder, "source_age_seconds", "Time since every peer was fresh", ages)
+        gauges(encoder, "source_age_seconds", "Time since the last round after which every peer was fresh", ages)
     }
 
     fn fpm(&self, encoder: &mut DescriptorEncoder) -> std::fmt::Result {

@@ -3,6 +3,7 @@
 mod emulated;
 mod exposition;
 mod glb;
+mod workers;
 
 use std::convert::Infallible;
 use std::io;

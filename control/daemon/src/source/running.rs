@@ -149,7 +149,7 @@ enum Change {
 
 /// Every controller, by name.
 #[derive(Debug, Default)]
-pub struct Sources {
+pub struct Controllers {
     running: BTreeMap<&'static str, Running>,
     /// Tables whose files are being read.
     reading: BTreeMap<&'static str, Reading>,
@@ -176,7 +176,7 @@ pub struct Status {
     pub refused: Option<String>,
 }
 
-impl Sources {
+impl Controllers {
     /// Creates sources that book and allocate nothing. Shortest paths replace paths by load, and only existing
     /// workloads of syd are read.
     pub fn that_only_look() -> Self {
@@ -234,7 +234,7 @@ impl Sources {
     }
 
     /// Puts a table in force whose files have been read.
-    fn take(&mut self, name: &'static str, wanted: Result<Wanted, String>) {
+    fn put_in_force(&mut self, name: &'static str, wanted: Result<Wanted, String>) {
         let (settings, steer) = match wanted {
             Ok(wanted) => wanted,
             // The earlier offer stays in force, because the mistake is in a file and not in the configuration.
@@ -307,7 +307,7 @@ impl Sources {
         let (name, change) = select_all(waiting).await.0;
         if let Change::Read(wanted) = change {
             self.reading.remove(name);
-            self.take(name, *wanted);
+            self.put_in_force(name, *wanted);
         }
         name
     }

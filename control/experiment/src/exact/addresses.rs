@@ -8,7 +8,7 @@ use srv6d_srv6::desired::Mac;
 pub(super) const BLOCK: &str = "fcbb::/32";
 /// Address of the neighbour at the other end of each link.
 pub(super) const PEER: &str = "fe80::1";
-/// Veth of srv6d in a host.
+/// Name of srv6d's veth in a host.
 pub(super) const VETH: &str = "srv6d0";
 
 /// First uSIDs of leaves, spines and hosts.

@@ -18,11 +18,11 @@ const LEAST_RATE: u64 = srv6d_emulate::LEAST_RATE;
 /// Shortest MTU of a port.
 const LEAST_MTU: u32 = 1500;
 
-/// What a node knows of the fabric beside its own ports.
+/// The knowledge that a node has of the fabric, besides its own ports.
 pub(crate) struct Knowledge<'k> {
-    /// What the routing knows of the link between a leaf and a spine.
+    /// Returns what the routing knows of the link between a leaf and a spine.
     pub link: &'k dyn Fn(u32, u32) -> Known,
-    /// Hosts that each host sends to, each with the spine that it has been given.
+    /// Returns the hosts that a host sends to, each with the spine that the planner has given it.
     pub destinations: &'k dyn Fn(u32) -> Vec<(u32, Option<u32>)>,
 }
 
@@ -32,7 +32,7 @@ impl Exact {
     /// Returns the desired state of a node.
     ///
     /// # Errors
-    /// The configuration is refused; this is what is wrong with it.
+    /// The configuration is refused. The text says what is wrong with it.
     pub(super) fn desired(&self, node: u32, knowledge: &Knowledge<'_>) -> Result<Desired, String> {
         let config = config::parse(&self.text(node, knowledge), "srv6d.toml").map_err(|errors| errors.to_string())?;
         let plan = plan::plan(&config, &self.environment(node)).map_err(|errors| errors.to_string())?;
@@ -119,7 +119,7 @@ impl Exact {
         }
     }
 
-    /// Writes the paths of a host. A path without a spine is a loose one: the leaf chooses.
+    /// Writes the paths of a host. A path without a spine is loose: the leaf chooses the spine.
     fn of_host(&self, text: &mut String, host: u32, knowledge: &Knowledge<'_>) {
         let (own, up) = (addresses::host(host), self.shape.port(Place::HostUp { host }));
         let _ = writeln!(text, "[[sid]]\nsid = \"fcbb:0:{own:x}:fe06::/64\"\nbehavior = \"uDT6\"");

@@ -22,8 +22,8 @@ const NUMBER: usize = 9;
 /// Opcode of a reliable connection that sends a message in one packet.
 const SEND_ONLY: u8 = 0x04;
 
-/// Makes the frame of a packet, as an application's kernel hands it to srv6d. It has `len` bytes when it has been
-/// encapsulated, or more if `len` has no room for the headers.
+/// Makes the frame of a packet, as an application's kernel hands it to srv6d. The frame has `len` bytes after
+/// encapsulation, or more if the headers alone are longer than that.
 pub(super) fn frame(between: Endpoints, packet: Packet, len: u32) -> MemoryFrame {
     let Endpoints { source, destination, port, queue_pair } = between;
     let payload = payload(queue_pair, packet, len as usize);

@@ -4,9 +4,9 @@
 //! application ─► host: H.Encaps.Red ─► leaf: chooses an uplink ─► spine: uN ─► leaf: uN ─► host: uDT6 ─► application
 //! ```
 //!
-//! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated ports. Hosts
-//! encapsulate. Their carriers are loose, so that the leaf chooses; those of the rule `placed` name the spine. Applications,
-//! links and time are those of the simulation.
+//! Each node has a configuration, from which the tables are made as in a daemon, one worker, and the daemon's emulated
+//! ports. Hosts encapsulate. Their carriers are loose, so that the leaf chooses; those of the rule `placed` name the
+//! spine. Applications, links and time are those of the simulation.
 
 mod addresses;
 mod configuration;
@@ -28,17 +28,17 @@ use node::Node;
 pub const MOST_NODES: u32 = 128;
 /// Number of the port of a host that its applications are behind: it comes after the uplink.
 const APPLICATIONS: usize = 1;
-/// Drops that belong to links. Others do not happen: they would be a fault of a node.
+/// Reasons of drops that links cause. Drops for other reasons would be a fault of a node, and must not happen.
 const OF_LINKS: [&str; 4] = ["queue_full", "wire_loss", "port_down", "adj_down"];
 
-/// The port of a link, as it is at present.
+/// The present state of the port of a link.
 #[derive(Clone, Copy)]
 struct Link {
     emulation: Emulation,
     is_up: bool,
 }
 
-/// What a node is.
+/// The kind of a node, with its number among the nodes of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeKind {
     Leaf(u32),
@@ -53,7 +53,7 @@ pub(crate) struct Exact {
     seed: u64,
     frame: u32,
     nodes: Rows<Node>,
-    /// By port, as [`Shape`] numbers them.
+    /// Links by the number that their port has in [`Shape`].
     links: Rows<Link>,
 }
 
@@ -78,7 +78,7 @@ impl Exact {
         Ok(exact)
     }
 
-    /// Puts what is known by now in force in a node.
+    /// Configures a node by the present knowledge.
     ///
     /// # Errors
     /// The node refuses it.
@@ -92,7 +92,7 @@ impl Exact {
         self.links[port] = Link { emulation, is_up };
     }
 
-    /// Notes that a node has to make a round. Returns true if it makes none before.
+    /// Notes that a node has to make a round at a time. Returns true if no earlier round is planned.
     pub fn is_earlier(&mut self, node: u32, at: Ps) -> bool {
         let due = &mut self.nodes[node].due;
         let is_earlier = due.is_none_or(|due| at < due);
@@ -102,17 +102,17 @@ impl Exact {
         is_earlier
     }
 
-    /// Numbers of all nodes.
+    /// Returns the numbers of all nodes.
     pub fn numbers(&self) -> std::ops::Range<u32> {
         0..self.nodes.len()
     }
 
-    /// Number of the node that a host is.
+    /// Returns the number of a host among all nodes.
     pub const fn host(&self, host: u32) -> u32 {
         self.shape.leaves + self.shape.spines + host
     }
 
-    /// Number of the node that sends by a port.
+    /// Returns the number of the node that sends by a port.
     pub fn owner(&self, port: u32) -> u32 {
         self.sender(port).0
     }
@@ -141,17 +141,17 @@ impl Exact {
         (bytes + packets * u64::from(emulation.overhead), emulation.rate)
     }
 
-    /// Returns how many packets a link has lost in this direction, apart from those that its queue had no room for.
+    /// Returns how many packets a link has lost in this direction. Packets that found its queue full do not count.
     pub fn lost_by(&self, port: u32) -> u64 {
         let (node, at) = self.sender(port);
         let queue = self.nodes[node].queue(at);
         queue.wire_loss + queue.port_down
     }
 
-    /// Checks that nothing was dropped, held or answered but what links have lost.
+    /// Checks that no node has dropped, held or answered a packet. Packets that links have lost do not count.
     ///
     /// # Errors
-    /// A node has done so; this is the first one.
+    /// The first node that has done so.
     pub fn check(&self) -> Result<(), RunError> {
         for node in self.numbers() {
             let drops = self.nodes[node].drops();
@@ -167,7 +167,7 @@ impl Exact {
         (0..).map_while(move |at| self.port(node, at))
     }
 
-    /// Returns the port of a node that has this number there, as [`Shape`] numbers it. `None`: it leads to applications.
+    /// Returns the number in [`Shape`] of the port that is number `at` of a node. `None`: the port leads to applications.
     fn port(&self, node: u32, at: u32) -> Option<u32> {
         let Shape { leaves, spines, hosts } = self.shape;
         let place = match self.kind(node) {

@@ -83,7 +83,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Notes when the link that has a fault has lost something.
+    /// Records the time if the faulty link has lost packets.
     fn note_losses(&mut self, node: u32, now: Ps) {
         let Some(exact) = &self.exact else { return };
         let of_node = self.faulty().into_iter().flatten().filter(|port| exact.owner(*port) == node);

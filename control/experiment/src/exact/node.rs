@@ -20,7 +20,7 @@ pub(super) struct Node {
     pub due: Option<Ps>,
 }
 
-/// What has come out of a round.
+/// The frames that a round has sent or dropped.
 pub(super) struct Handed {
     /// Frames that have left, with the numbers of their ports in the node.
     pub sent: Vec<(usize, MemoryFrame)>,
@@ -29,10 +29,10 @@ pub(super) struct Handed {
 }
 
 impl Node {
-    /// Creates a node with this state.
+    /// Creates a node with this desired state.
     ///
     /// # Errors
-    /// The state cannot be compiled; this is the reason.
+    /// The state cannot be compiled. The text says why.
     pub fn new(desired: Desired) -> Result<Self, String> {
         let counters = Arc::new(WorkerCounters::default());
         let mut node = Self {
@@ -49,7 +49,7 @@ impl Node {
     /// Puts another state in force. The next round follows it.
     ///
     /// # Errors
-    /// The state cannot be compiled; this is the reason.
+    /// The state cannot be compiled. The text says why.
     pub fn publish(&mut self, desired: Desired) -> Result<(), String> {
         let wiring =
             |desired: &Desired, _: &_| Wiring { emulated: emulated(desired), ..Wiring::direct(desired.ports.len()) };
@@ -69,7 +69,7 @@ impl Node {
         Handed { sent: self.io.take_sent(), dropped: std::mem::take(&mut self.io.recycled) }
     }
 
-    /// Returns when the worker has to make a round although it receives nothing.
+    /// Returns the time at which the worker has to make a round although it receives nothing.
     pub fn next_event(&self) -> Option<Ps> {
         self.step.next_event().map(|at| at.saturating_mul(PS_PER_NS))
     }
@@ -86,7 +86,7 @@ impl Node {
         queue
     }
 
-    /// Returns packets and bytes that have left through a port.
+    /// Returns the numbers of packets and bytes that have left through a port.
     pub fn sent(&self, port: usize) -> (u64, u64) {
         let mut device = DeviceCounters::default();
         self.counters.add_socket_to(port, &mut device);

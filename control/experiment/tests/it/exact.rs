@@ -1,4 +1,4 @@
-//! The exact mode: real frames through workers, beside records.
+//! Tests of the exact mode: runs with real frames are compared with runs with records.
 
 use srv6d_experiment::{Packets, simulate};
 
@@ -8,8 +8,8 @@ const PERMUTATION: &str = "traffic = \"permutation\"\nbytes = 100000";
 const SMALL: &str = "leaves = 3\nspines = 3\nhosts = 3";
 const FRAMES: Packets = Packets::Frames;
 
-/// Where nothing is left to chance, frames take the time that records take: a node adds no time of its own, and loses nothing.
-/// An incast is left out: which of two packets that arrive at one moment finds the queue full is chance.
+/// If nothing is left to chance, frames take the time that records take: a node adds no time of its own, and loses nothing.
+/// An incast is left out, because chance decides which of two packets that arrive at one time finds the queue full.
 #[test]
 fn frames_on_given_paths_take_as_long_as_records() {
     let slow = "fault = { kind = \"slow\", share = 0.25, leaf = 1 }";

@@ -1,10 +1,10 @@
-//! What faults do, and what is counted then.
+//! Tests of the effects of faults, and of what is counted then.
 
 use crate::{experiment, run};
 
 const CASE: &str = "traffic = \"permutation\"\nbytes = 400000";
 
-/// Packets of all transfers: 32 of 258 packets each.
+/// Number of packets of all transfers: 32 transfers of 258 packets each.
 const PACKETS: u64 = 32 * 258;
 
 #[test]
@@ -43,7 +43,7 @@ fn a_link_that_goes_down_loses_packets_until_the_routing_has_learnt_of_it() {
     for mode in ["hash", "weighted, 4 QPs", "adaptive"] {
         let run = run(&experiment, mode, 1);
         assert!(run.drops.port_down > 0 && run.complete == 32, "{mode}: {run:?}");
-        // What the other leaves have queued towards the spine by then, up to 10 ms of the link, is lost later.
+        // Packets that other leaves have queued towards the spine by then are lost later: up to 10 ms of the link.
         assert!(run.recovery_ms.is_some_and(|recovery| (1.0..21.0).contains(&recovery)), "{mode}: {run:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whole runs: what comes out of the simulator.
+//! Tests of whole runs of the simulator.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test may panic")]
 
 mod exact;

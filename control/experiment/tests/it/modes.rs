@@ -1,4 +1,4 @@
-//! The order of the ways of choosing, on the small fabric.
+//! Tests of the ranking of the ways of choosing, on the small fabric.
 
 use crate::{MODES, experiment, goodput, json, run};
 

@@ -87,10 +87,10 @@ fn a_message_longer_than_its_frame_ends_the_connection() {
     *long.first_mut().unwrap() = 0xff;
     let said: Vec<_> = messages(&long).collect();
     assert!(matches!(said.as_slice(), [Err(FrameError::Message { .. })]), "{said:?}");
-    // A length below that of its own header.
+    // This length is below that of the message's own header.
     *long.first_mut().unwrap() = 8;
     assert!(matches!(messages(&long).next(), Some(Err(FrameError::Message { length: 8, .. }))));
-    // Half a header behind a valid message.
+    // Half a header follows a valid message.
     let good = [announce("2001:db8:b::/48", 254, &[]), vec![0; 8]].concat();
     let said: Vec<bool> = messages(&good).map(|message| message.is_ok()).collect();
     assert_eq!(said, [true, false]);

@@ -8,9 +8,9 @@ use super::{Document, text};
 /// The direction in which edges are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From `_from` to `_to`.
+    /// Edges lead from `_from` to `_to`.
     Outbound,
-    /// From `_to` to `_from`.
+    /// Edges lead from `_to` to `_from`.
     Inbound,
     /// Both directions.
     Any,

@@ -170,7 +170,7 @@ async fn bodies_that_do_not_come_hold_up_nobody() {
         stream.write_all(head.as_bytes()).await.unwrap();
         silent.push(stream);
     }
-    // Half of the time that a body may take.
+    // This is half of the time that a body may take.
     let route = "edges/hosts.host0_fabric_node.leaf0";
     let asked = tokio::time::timeout(Duration::from_secs(15), ask(&server, &Method::PATCH, route, &[]));
     assert_eq!(asked.await.unwrap(), 200);

@@ -10,7 +10,7 @@ const LEVELS: [&str; 7] = ["vrf", "segment-routing", "srv6", "locators", "locato
 pub enum Typed {
     /// The line is a command.
     Ask(String),
-    /// These lines of the configuration are complete.
+    /// The lines are a complete part of the configuration.
     Configure(Vec<String>),
     /// More lines have to follow.
     More,

@@ -22,7 +22,7 @@ pub struct ConvertArguments {
 enum Usd {
     /// Every uN
     Always,
-    /// As in SONiC: those whose row in CONFIG_DB says how to treat the DSCP
+    /// As in SONiC: only a uN whose row in CONFIG_DB says how to treat the DSCP
     Configured,
 }
 

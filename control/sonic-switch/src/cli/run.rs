@@ -33,10 +33,10 @@ impl RootArgument {
 pub struct RunArguments {
     #[command(flatten)]
     root: RootArgument,
-    /// Interfaces to wait for before the switch is ready; containerlab says how many
+    /// Number of interfaces to wait for before the switch is ready; containerlab sets it
     #[arg(long, env = "CLAB_INTFS", value_name = "NUMBER", default_value_t = 0)]
     interfaces: usize,
-    /// Seconds to wait for them
+    /// Seconds to wait for the interfaces
     #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE)]
     wait: u64,
     /// Refuse what SONiC's YANG models or its daemons refuse

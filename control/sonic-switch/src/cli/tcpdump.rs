@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! srv6d's workers ─┐
-//!                  ├─► one pcap stream ─► tcpdump -r - (filter, -w, -c, -v, ...: as given)
+//!                  ├─► one pcapng stream ─► tcpdump -r - (filter, -w, -c, -v, ...: as given)
 //! tcpdump -i PORT ─┘
 //! ```
 //!
@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use srv6d_api::Direction;
 use srv6d_command::Failure;
-use srv6d_command::capture::{Source, finished, merge, see_kernel};
+use srv6d_command::capture::{Kernel, Source, finished, merge};
 
 /// Options of tcpdump that are followed by a value.
 const WITH_VALUE: &str = "BcCEFGijmMQrsTVwWyzZ";
@@ -39,7 +39,7 @@ pub fn tcpdump(arguments: &[String], socket: &Path) -> Result<(), Failure> {
         Failure::failed("error: tcpdump is not installed\nfix: install it, or use srv6d capture PORT --write FILE")
     })?;
     let asked = Asked::read(arguments);
-    let source = asked.port.as_deref().and_then(|port| Source::open(port, asked.direction, socket).ok());
+    let source = asked.port.clone().and_then(|port| Source::open(&[port], asked.direction, socket).ok());
     let Some(source) = source else {
         let why = Command::new(&program).args(arguments).exec();
         return Err(Failure::failed(format!("error: cannot run {}: {why}", program.display())));
@@ -141,7 +141,8 @@ fn watch(program: &Path, source: Source, asked: &Asked) -> Result<i32, Failure> 
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
     }
-    let kernel = see_kernel(program, &source.device, asked.direction)?;
+    let device = source.devices.first().cloned().unwrap_or_default();
+    let kernel = Kernel::see(program, &device, asked.direction)?;
     let mut viewer = Command::new(program)
         .args(["-r", "-"])
         .args(&asked.rest)
@@ -149,9 +150,9 @@ fn watch(program: &Path, source: Source, asked: &Asked) -> Result<i32, Failure> 
         .spawn()
         .map_err(|why| Failure::failed(format!("error: cannot run {}: {why}", program.display())))?;
     let Some(to) = viewer.stdin.take() else { return Ok(1) };
-    eprintln!("tcpdump: listening on {}, what srv6d takes and what the kernel sees", source.device);
+    eprintln!("tcpdump: listening on {}, what srv6d takes and what the kernel sees", device);
     let (packets, connection) = (source.packets, source.connection);
-    let merging = std::thread::spawn(move || finished(merge(packets, Some(kernel), to)));
+    let merging = std::thread::spawn(move || finished(merge(packets, kernel, to)));
     let status = wait(&mut viewer, &stop, &connection)?;
     Source::end(&connection);
     if let Ok(merged) = merging.join() {

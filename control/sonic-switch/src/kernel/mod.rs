@@ -20,7 +20,7 @@ use ipnet::IpNet;
 use rtnetlink::packet_route::link::InfoKind;
 use rtnetlink::{Handle, LinkUnspec};
 use srv6d_addresses::{Mac, TableId};
-use srv6d_xsk::offload;
+use srv6d_xsk::device_features;
 
 use super::wanted::{MANAGEMENT, Wanted, WantedAction, WantedLoopback, WantedPort, WantedSid};
 use links::Link;
@@ -333,8 +333,8 @@ async fn set_up(pass: &mut Pass<'_>, link: &Link, port: &WantedPort) {
     }
     // Otherwise a veth's peer leaves checksums unfinished, and a reader of an AF_XDP socket cannot see that.
     if link.kind == Some(InfoKind::Veth)
-        && let Err(why) =
-            offload::set_tx_checksum_off(&link.name).and_then(|()| offload::set_tag_insertion_off(&link.name))
+        && let Err(why) = device_features::set_tx_checksum_off(&link.name)
+            .and_then(|()| device_features::set_tag_insertion_off(&link.name))
     {
         pass.trouble.push(format!("{}: cannot turn transmit offloads off: {why}", link.name));
     }

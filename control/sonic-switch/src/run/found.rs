@@ -70,7 +70,7 @@ impl SourceFiles {
         names.join(", ")
     }
 
-    /// Returns their texts, one after the other.
+    /// Returns the texts of the files, one after the other.
     ///
     /// # Errors
     /// One of them cannot be read.

@@ -39,7 +39,7 @@ pub struct RunOptions {
     pub socket: Option<PathBuf>,
     /// Number of interfaces to wait for: `CLAB_INTFS`. 0: only those that exist are used.
     pub interfaces: usize,
-    /// How long to wait for them.
+    /// Time to wait for the interfaces.
     pub patience: Duration,
     /// Whether to refuse what SONiC's own models and daemons refuse.
     pub strict: bool,

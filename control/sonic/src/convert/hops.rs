@@ -28,7 +28,7 @@ type ByVrf<'a, T> = HashMap<Option<&'a str>, PrefixMap<T>>;
 /// A VRF, an address, and how many static routes may still be followed to it.
 type Behind<'a> = (Option<&'a str>, IpAddr, u8);
 
-/// Where packets to an address are sent, or the reason why they are not.
+/// The next hops of packets to an address, or the reason why there are none.
 type Resolved = Result<Vec<Hop>, String>;
 
 /// Finds the neighbours and ports of next hops. Everything is found by its name or prefix: a file may have a hundred
@@ -44,7 +44,7 @@ pub(super) struct Hops<'a> {
     subnets: ByVrf<'a, &'a str>,
     /// Static routes that forward.
     routes: ByVrf<'a, &'a StaticRoute>,
-    /// What has been found out about next hops without an interface.
+    /// Known results about next hops without an interface.
     behind: RefCell<HashMap<Behind<'a>, Resolved>>,
 }
 

@@ -24,17 +24,17 @@ use text::Toml;
 pub struct Conversion {
     /// Text of the file.
     pub toml: String,
-    /// Findings about what is not in the file, with the reason.
+    /// Findings about entries that are not in the file, with the reason.
     pub findings: Vec<Finding>,
 }
 
-/// Which uN decapsulate packets that end there.
+/// The choice of the uN that decapsulate packets which end there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Usd {
     /// Every uN does.
     #[default]
     Always,
-    /// Only those with a `decap_dscp_mode` in CONFIG_DB do, as in SONiC.
+    /// Only a uN with a `decap_dscp_mode` in CONFIG_DB decapsulates, as in SONiC.
     Configured,
 }
 

@@ -77,7 +77,7 @@ struct Underlay<'h, 'a> {
     /// The routes written so far, with the addresses of their next hops.
     routes: PrefixMap<Vec<IpAddr>>,
     steered: PrefixMap<()>,
-    /// For routes that have been asked about: a next hop inside of a steered prefix, and that prefix.
+    /// Known results by route: a next hop that lies inside a steered prefix, and that prefix.
     steered_vias: RefCell<HashMap<IpNet, Option<(IpNet, Ipv6Addr)>>>,
     /// Blocks of 32 bits. A segment in one of them must be a carrier.
     blocks: HashSet<Ipv6Net>,

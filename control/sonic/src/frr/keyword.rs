@@ -1,4 +1,4 @@
-//! Keywords. They may be shortened as long as only one of a node's words is meant.
+//! Keywords of FRR's configuration. They may be shortened as long as only one of a node's keywords is meant.
 
 /// Returns the entry of `known` that equals `word`, or the only one that begins with it.
 pub(super) fn one_of<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {

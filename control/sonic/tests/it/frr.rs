@@ -94,7 +94,8 @@ fn indentation_decides_nothing() {
 
 #[test]
 fn a_line_that_a_node_does_not_know_belongs_to_one_around_it() {
-    // `locators` comes while `encapsulation` is open, `sid` after `formats`, and a route in the middle of the tree.
+    // `locators` comes while `encapsulation` is open, `sid` comes after `formats`, and a route stands in the middle of
+    // the tree.
     let text = "segment-routing\n srv6\n  encapsulation\n   source-address fd80:8:1::1\n  locators\n   locator MAIN\n    \
                 prefix fd80:8:1::/48 block-len 32 node-len 16\n  formats\n   format usid-f3216\n  static-sids\n   \
                 sid fd80:8:1::/48 locator MAIN behavior uN\nipv6 route fd80:8:2::/48 2001:db8:b::2 Ethernet4\n\

@@ -194,7 +194,8 @@ fn time((config_db, frr): &(String, String)) -> Duration {
 fn every_kind_of_entry_takes_time_in_proportion_to_its_number() {
     for (kind, files) in KINDS {
         let (small, large) = (files(SMALL), files(TIMES * SMALL));
-        // Whatever disturbs a run makes it longer: the longest of the short ones, the shortest of the long ones.
+        // A disturbance only makes a run longer. So the longest of the short runs is compared with the shortest of the
+        // long ones.
         let short = (0..2).map(|_| time(&small)).max().unwrap();
         let is_in_proportion = |long: Duration| long < short * 2 * u32::try_from(TIMES).unwrap();
         let fastest = (0..3).map(|_| time(&large)).find(|&long| is_in_proportion(long));

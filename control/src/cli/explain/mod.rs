@@ -28,7 +28,8 @@ pub struct ExplainArguments {
     /// Port that receives the packet
     #[arg(short, long, value_name = "PORT")]
     port: String,
-    /// The packet: `from SOURCE to DESTINATION`, then `udp|tcp SPORT DPORT`, `icmp`, `proto NUMBER`, or `carrying from ... to ...`
+    /// The packet: `from SOURCE to DESTINATION`, then `udp|tcp SPORT DPORT`, `icmp`, `proto NUMBER`, or
+    /// `carrying from ... to ...`
     #[arg(value_name = "from SOURCE to DESTINATION ...", required_unless_present_any = ["hex", "pcap"])]
     words: Vec<String>,
     /// The packet as hexadecimal digits, from the Ethernet header on; spaces and colons may stand between them

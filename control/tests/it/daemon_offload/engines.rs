@@ -25,7 +25,7 @@ fn auto_chooses_by_what_the_port_can_do_and_says_so() {
     assert!(shown.contains(&format!("eth1: offload: {XDP}\n")), "{shown}");
     assert!(offloaded_of_a_few(&rig).0 >= 20);
 
-    // The same words stand in front where some packets are the workers' all the same.
+    // The reason begins with the same words if some packets stay with the workers.
     super::napi(&rig, "b", "off");
     let why = wait_for("reason", || Some(offload(&rig, "eth1").1).filter(|why| why != XDP));
     assert!(why.starts_with(&format!("{XDP}; what leaves through eth2 goes through the worker")), "{why}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Messages, RouteKey, Routes};
-use srv6d_plan::{self as plan, Environment, KernelNeighbor, Plan, Sources};
+use srv6d_plan::{self as plan, Environment, KernelNeighbor, Plan, PlanInputs};
 use srv6d_srv6::desired::{Desired, Mac, TableId};
 use srv6d_srv6::{Slots, Tables};
 
@@ -121,8 +121,8 @@ impl Node {
 
     /// Applies the changes to the plan, and checks that it is equal to a whole plan. Returns `true` if it was amended.
     fn follow(&mut self, changed: &BTreeSet<RouteKey>) -> Result<bool, TestCaseError> {
-        let sources = Sources { config: &self.config, offers: &[], environment: &self.environment };
-        let amended = plan::amended(sources, &self.plan, changed, &self.next_hops());
+        let inputs = PlanInputs { config: &self.config, offers: &[], environment: &self.environment };
+        let amended = plan::plan_change(inputs, &self.plan, changed, &self.next_hops());
         let Some(amended) = amended.filter(|_| !self.is_old) else {
             self.plan_anew();
             return Ok(false);

@@ -16,6 +16,7 @@ macro_rules! recorded {
 pub fn state(sources: Vec<SourceView>) -> State {
     State {
         counters: *recorded!("counters", Counters),
+        workers: recorded!("workers", Workers),
         sids: recorded!("sids", Sids),
         paths: recorded!("paths", Paths),
         neighbors: recorded!("neighbors", Neighbors),

@@ -107,7 +107,7 @@ proptest! {
                     bits += cost * 8 * 1_000_000_000_000;
                     let exact = begin + bits / u128::from(settings.rate);
                     let off = port.free_at().abs_diff(exact);
-                    // What the last busy time has left may be a picosecond.
+                    // The remainder that the busy time before has left may add a picosecond.
                     prop_assert!(off <= 1, "{off} ps");
                 }
                 Err(_) => prop_assert!(!fits),

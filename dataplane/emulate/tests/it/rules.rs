@@ -71,7 +71,7 @@ fn a_full_queue_refuses_by_bytes_and_by_packets() {
     let mut port = EmulatedLink::new(bytes, 0);
     assert_eq!([0, 1, 2].map(|number| offer(&mut port, 0, 1514, number)), [None, None, Some(Refusal::QueueFull)]);
     assert_eq!((port.counts().peak_queue, port.counts().queue_full), (3076, 1));
-    // A byte takes eight microseconds, and one that is on its way counts no more.
+    // A byte takes eight microseconds. As soon as its transmission begins, it no longer counts.
     assert_eq!(offer(&mut port, 1537 * 8_000_000, 1514, 3), Some(Refusal::QueueFull));
     assert_eq!(offer(&mut port, 1537 * 8_000_000 + 1, 1514, 3), None);
 
@@ -196,7 +196,7 @@ fn a_port_without_emulation_gives_its_packets_back() {
 fn the_load_is_the_share_of_busy_time() {
     let mut port = EmulatedLink::new(Emulation::of_rate(1_000_000), 0);
     assert_eq!((port.load(0), port.next_sample()), (0, None));
-    // 100 packets of a millisecond, one every two milliseconds
+    // Each of these 100 packets uses the link for one millisecond, and one comes every two milliseconds.
     for number in 0..100 {
         let now = Time::from(number) * 2 * MS;
         port.load(now);

@@ -8,14 +8,14 @@ use srv6d_wire::{Extent, Packet, eth, ipv6};
 
 use super::Kind;
 use super::inner::InnerLookUps;
-use super::look_ups::LookupResult;
+use super::look_ups::LookUpResult;
 use super::write::{self, Encapsulation, Ready};
 use crate::tables::Tables;
 use crate::tally::Tally;
 
 /// Smallest number of packets with one SID that are looked up together. For fewer, the preparation takes longer than
 /// it saves.
-const FEW: usize = 4;
+const TOGETHER_FROM: usize = 4;
 
 /// A container of the packets of a burst.
 pub trait Frames {
@@ -57,7 +57,7 @@ pub fn write_burst<F: Frames>(
     tally: &Tally,
     io: &F,
     frames: &mut [F::Frame],
-    found: &[LookupResult],
+    found: &[LookUpResult],
     inside: &mut InnerLookUps<'_>,
     mut leave: impl FnMut(Leaving),
 ) -> usize {
@@ -77,7 +77,7 @@ struct Burst<'b, F: Frames, L> {
     tally: &'b Tally,
     io: &'b F,
     frames: &'b mut [F::Frame],
-    found: &'b [LookupResult],
+    found: &'b [LookUpResult],
     leave: L,
 }
 
@@ -88,7 +88,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
         let found = self.found;
         let Some(&first) = found.first() else { return 0 };
         let Some(kind) = Kind::of(tables, first) else { return 0 };
-        let same = move |found: LookupResult| found.is_like(first).then(|| found.index());
+        let same = move |found: LookUpResult| found.is_like(first).then(|| found.index());
         match kind {
             Kind::Shift(shift) => {
                 let sum = if let Some(domain) = fast.domain() {
@@ -103,7 +103,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
             }
             Kind::Decapsulate(sid) => {
                 let like_first = found.iter().take_while(|&&found| found == first).count();
-                let sum = if like_first < FEW || inside.is_given_up {
+                let sum = if like_first < TOGETHER_FROM || inside.is_given_up {
                     self.write_while(found, |found, packet| {
                         (found == first && fast.accepts_source(packet)).then(|| sid.write_alone(tables, packet))?
                     })
@@ -145,10 +145,10 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     #[inline(never)]
     fn write_while<'t>(
         &mut self,
-        found: &[LookupResult],
-        write: impl Fn(LookupResult, &mut Packet<'_>) -> Option<Ready<'t>>,
+        found: &[LookUpResult],
+        write: impl Fn(LookUpResult, &mut Packet<'_>) -> Option<Ready<'t>>,
     ) -> Sum {
-        let mut row = HopRun { hop: None, bytes: 0, before: Sum::default() };
+        let mut run = HopRun { hop: None, bytes: 0, before: Sum::default() };
         let mut done = 0;
         for (frame, &found) in self.frames.iter_mut().zip(found) {
             let mut packet = self.io.packet(frame);
@@ -156,14 +156,14 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
             let at = packet.extent();
             // Plain packets are never cut: the bytes in further buffers stay.
             self.io.place(frame, at, true);
-            if !row.leads_to(ready.hop) {
-                row.turn(Some(ready.hop), done, self.tally, &mut self.leave);
+            if !run.leads_to(ready.hop) {
+                run.turn(Some(ready.hop), done, self.tally, &mut self.leave);
             }
-            row.bytes += ready.len;
+            run.bytes += ready.len;
             done += 1;
         }
-        row.turn(None, done, self.tally, &mut self.leave);
-        row.before
+        run.turn(None, done, self.tally, &mut self.leave);
+        run.before
     }
 }
 
@@ -171,7 +171,7 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
 struct HopRun<'t> {
     hop: Option<&'t HopRow>,
     bytes: usize,
-    /// Sum of the runs before this one.
+    /// Sum of the earlier runs.
     before: Sum,
 }
 

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::halves;
-use super::look_ups::LookupResult;
+use super::look_ups::LookUpResult;
 use crate::tables::{Epoch, VrfIndex};
 
 /// The cache has 2^16 entries: two megabytes for a worker, which is a huge page.
@@ -39,10 +39,10 @@ impl Tag {
         Self(Self::v6(epoch, vrf).0 | 1)
     }
 
-    /// Returns the bit that marks results of this family ([`LookupResult`]).
+    /// Returns the bit that marks results of this family ([`LookUpResult`]).
     #[inline]
     pub(super) const fn mark(self) -> u32 {
-        (self.0 as u32 & 1) * LookupResult::IS_V4
+        (self.0 as u32 & 1) * LookUpResult::IS_V4
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Entries<'c>(&'c [Entry]);
 impl Entries<'_> {
     /// Returns the result for an address, if its first entry holds it.
     #[inline(always)]
-    pub(super) fn get(self, tag: Tag, address: u128) -> Option<LookupResult> {
+    pub(super) fn get(self, tag: Tag, address: u128) -> Option<LookUpResult> {
         let address = halves(address);
         let entry = self.0.get(place(address))?;
         is_hit(entry, tag, address).then(|| result(entry))
@@ -107,7 +107,7 @@ impl Entries<'_> {
     )]
     #[cold]
     #[inline(never)]
-    pub(super) fn get_second(self, tag: &Tag, address: u128) -> Option<LookupResult> {
+    pub(super) fn get_second(self, tag: &Tag, address: u128) -> Option<LookUpResult> {
         let address = halves(address);
         let entry = self.0.get(place(address) ^ 1)?;
         is_hit(entry, *tag, address).then(|| result(entry))
@@ -115,7 +115,7 @@ impl Entries<'_> {
 
     /// Stores a result. It goes to the second entry if the first one holds a valid result for another address.
     #[inline]
-    pub(super) fn put(self, tag: Tag, address: u128, found: LookupResult) {
+    pub(super) fn put(self, tag: Tag, address: u128, found: LookUpResult) {
         let address = halves(address);
         let place = place(address);
         let (Some(first), Some(second)) = (self.0.get(place), self.0.get(place ^ 1)) else { return };
@@ -145,8 +145,8 @@ fn is_about(entry: &Entry, [high, low]: [u64; 2]) -> bool {
 }
 
 #[inline(always)]
-const fn result(entry: &Entry) -> LookupResult {
-    LookupResult::from_bits(entry[3].get() as u32)
+const fn result(entry: &Entry) -> LookUpResult {
+    LookUpResult::from_bits(entry[3].get() as u32)
 }
 
 /// Decides whether the cache is read for packets that a port received.
@@ -205,8 +205,8 @@ const fn place([high, low]: [u64; 2]) -> usize {
 mod tests {
     use super::*;
 
-    fn found(number: u32) -> LookupResult {
-        LookupResult::from_bits(number)
+    fn found(number: u32) -> LookUpResult {
+        LookUpResult::from_bits(number)
     }
 
     /// Returns addresses that have the same place.
@@ -214,7 +214,7 @@ mod tests {
         (1..).map(|low: u128| 0x2001_0db8 << 96 | low).filter(|&address| place(halves(address)) == 7)
     }
 
-    fn known(cache: &mut DestinationCache, tag: Tag, address: u128) -> Option<LookupResult> {
+    fn known(cache: &mut DestinationCache, tag: Tag, address: u128) -> Option<LookUpResult> {
         cache.entries().get(tag, address).or_else(|| cache.entries().get_second(&tag, address))
     }
 

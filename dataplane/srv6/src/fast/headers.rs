@@ -53,7 +53,7 @@ impl V6 {
 
     /// Returns the destination as prefix tables have it.
     #[inline]
-    pub(super) const fn address(&self) -> u128 {
+    pub(super) const fn destination(&self) -> u128 {
         joined(self.destination)
     }
 
@@ -86,17 +86,17 @@ impl V6 {
         BEHIND.get(usize::from(self.next_header())).copied().unwrap_or(Behind::Other)
     }
 
-    /// Returns true if the hop limit allows one more hop, the source is of global scope, and nothing behind the
-    /// header has to be read.
+    /// Returns true if the version is 6, the hop limit allows one more hop, the source is of global scope, and nothing
+    /// behind the header has to be read.
     #[inline]
-    pub(super) fn is_plain_from(&self) -> bool {
+    pub(super) fn is_plain_but_destination(&self) -> bool {
         let hop_limit = self.first as u8;
         self.first >> 60 == 6 && hop_limit > 1 && self.behind() != Behind::LookInto && goes_everywhere(self.source)
     }
 
     /// Returns true if the destination is of global scope.
     #[inline]
-    pub(super) const fn is_plain_to(&self) -> bool {
+    pub(super) const fn has_plain_destination(&self) -> bool {
         goes_everywhere(self.destination[0])
     }
 }
@@ -113,8 +113,8 @@ pub(super) const fn joined([high, low]: [u64; 2]) -> u128 {
     (high as u128) << 64 | low as u128
 }
 
-/// Whether an address with this upper half is neither in `::/64` (unspecified, loopback), nor in `fe00::/7` (link-local and
-/// multicast).
+/// Returns true if an address with this upper half may be forwarded anywhere: it is neither in `::/64` (unspecified,
+/// loopback), nor in `fe00::/7` (link-local and multicast).
 #[inline]
 const fn goes_everywhere(upper: u64) -> bool {
     upper.wrapping_sub(1) < (0xfe << 56) - 1
@@ -166,7 +166,7 @@ impl V4 {
     /// Returns true if the header has no options and a correct checksum, the TTL allows one more hop, and the source
     /// is of global scope.
     #[inline]
-    pub(super) fn is_plain_from(&self) -> bool {
+    pub(super) fn is_plain_but_destination(&self) -> bool {
         let [first, second] = self.words;
         // The ones' complement sum of the 16-bit words of a correct header is 0xffff, so the sum of the longer words
         // is a multiple of 65,535 too.
@@ -176,7 +176,7 @@ impl V4 {
 
     /// Returns true if the destination is of global scope.
     #[inline]
-    pub(super) fn is_plain_to(&self) -> bool {
+    pub(super) fn has_plain_destination(&self) -> bool {
         goes_everywhere_v4(self.destination)
     }
 }
@@ -201,7 +201,8 @@ static MAY_STAY_NEAR: [bool; 256] = {
     octets
 };
 
-/// Returns true if an IPv4 address is none of these. Of 169.0.0.0/8, only 169.254.0.0/16 is link-local.
+/// Returns true if an IPv4 address may be forwarded anywhere: it is not one of the addresses that `MAY_STAY_NEAR`
+/// names. Of 169.0.0.0/8, only 169.254.0.0/16 is link-local.
 #[inline]
 fn goes_everywhere_v4(address: u32) -> bool {
     MAY_STAY_NEAR.get(usize::from((address >> 24) as u8)) == Some(&false) || is_169_but_not_link_local(address)

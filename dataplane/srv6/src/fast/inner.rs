@@ -5,7 +5,7 @@ use srv6d_wire::{Packet, eth, ipv6, protocol};
 
 use super::destination_cache::{Bypass, Entries};
 use super::headers::{V4, V6};
-use super::look_ups::{CacheAnswer, Family, Header, LookupResult};
+use super::look_ups::{AtOnce, FamilyTable, Header, LookUpResult};
 use super::write::{NESTED_V4, NESTED_V6};
 use super::{Decapsulate, Frames, HEAD};
 use crate::lpm::Search;
@@ -16,11 +16,11 @@ use crate::tables::Tables;
 pub(super) struct InnerScratch {
     v6: Vec<Search>,
     v4: Vec<Search>,
-    found: Vec<LookupResult>,
+    found: Vec<LookUpResult>,
     bypass: Bypass,
-    /// Whether the cache is read, until the next decision about it.
+    /// Whether the cache is read. It stays so until the next decision.
     asks: bool,
-    /// Number of packets since that decision, and how many of them had to be searched for.
+    /// Number of packets since the last decision, and number of those packets that needed a search.
     packets: usize,
     searched: usize,
 }
@@ -48,7 +48,7 @@ impl InnerScratch {
     }
 }
 
-/// Looks up the inner packets of those that are decapsulated.
+/// Looks up the inner packets of packets that are decapsulated.
 pub struct InnerLookUps<'l> {
     pub(super) kept: &'l mut InnerScratch,
     pub(super) cache: Entries<'l>,
@@ -66,13 +66,13 @@ impl InnerLookUps<'_> {
         sid: Decapsulate<'_>,
         io: &F,
         frames: &mut [F::Frame],
-    ) -> &[LookupResult] {
+    ) -> &[LookUpResult] {
         self.kept.found.clear();
-        self.kept.found.resize(frames.len(), LookupResult::NOTHING);
+        self.kept.found.resize(frames.len(), LookUpResult::NOTHING);
         let Some(vrf) = tables.vrfs.get(usize::from(sid.0.table)) else { return &self.kept.found };
         let asks = self.kept.asks(tables);
         let cache = if asks { self.cache } else { Entries::none() };
-        let (v6, v4) = Family::both(tables, sid.0.table, vrf, asks);
+        let (v6, v4) = FamilyTable::both(tables, sid.0.table, vrf, asks);
         let InnerScratch { v6: to_v6, v4: to_v4, found, packets, searched, .. } = &mut *self.kept;
         let mut done = 0;
         while done < frames.len() {
@@ -92,7 +92,7 @@ impl InnerLookUps<'_> {
 /// Consecutive packets whose inner packets have one family.
 struct InnerRun<'r> {
     sid: Decapsulate<'r>,
-    family: &'r Family<'r>,
+    family: &'r FamilyTable<'r>,
     cache: Entries<'r>,
     searches: &'r mut Vec<Search>,
 }
@@ -104,7 +104,7 @@ impl InnerRun<'_> {
         self,
         io: &F,
         frames: &mut [F::Frame],
-        found: &mut [LookupResult],
+        found: &mut [LookUpResult],
         first: usize,
     ) -> usize {
         let frames = frames.get_mut(first..).unwrap_or_default();
@@ -116,10 +116,10 @@ impl InnerRun<'_> {
                 return at;
             }
             let Some(header) = H::read_inside(self.sid, outer, &packet) else { continue };
-            match self.family.try_cache(self.cache, &header) {
-                CacheAnswer::Hit(led_to) => *found = led_to,
-                CacheAnswer::Nowhere => {}
-                CacheAnswer::Miss => self.searches.push(Search::new(header.address(), first + at)),
+            match self.family.look_up_at_once(self.cache, &header) {
+                AtOnce::Hit(result) => *found = result,
+                AtOnce::Nowhere => {}
+                AtOnce::Miss => self.searches.push(Search::new(header.destination(), first + at)),
             }
         }
         frames.len()
@@ -148,7 +148,7 @@ impl Inner for V6 {
         let inner = Self::read(packet.head::<NESTED_V6>()?, HEAD);
         let is_its_own =
             sid.0.flags & DECAPSULATES_V6 != 0 && outer.next_header() == protocol::IPV6 && sid.takes(outer);
-        (is_its_own && is_all(outer, inner.class(), inner.len()) && inner.is_plain_from()).then_some(inner)
+        (is_its_own && is_all(outer, inner.class(), inner.len()) && inner.is_plain_but_destination()).then_some(inner)
     }
 }
 
@@ -160,23 +160,23 @@ impl Inner for V4 {
         let inner = Self::read(packet.head::<NESTED_V4>()?, HEAD);
         let is_its_own =
             sid.0.flags & DECAPSULATES_V4 != 0 && outer.next_header() == protocol::IPV4 && sid.takes(outer);
-        (is_its_own && is_all(outer, inner.class(), inner.len()) && inner.is_plain_from()).then_some(inner)
+        (is_its_own && is_all(outer, inner.class(), inner.len()) && inner.is_plain_but_destination()).then_some(inner)
     }
 }
 
 impl Decapsulate<'_> {
     /// Looks up the inner packet of one packet.
     #[inline(always)]
-    pub(super) fn look_up_one(self, tables: &Tables, packet: &Packet<'_>) -> Option<LookupResult> {
+    pub(super) fn look_up_one(self, tables: &Tables, packet: &Packet<'_>) -> Option<LookUpResult> {
         let outer = outer(packet)?;
         if outer.next_header() == protocol::IPV6 {
-            let header = V6::read_inside(self, outer, packet).filter(V6::is_plain_to)?;
-            tables.find_v6(self.0.table, header.address()).map(LookupResult::from_bits)
+            let header = V6::read_inside(self, outer, packet).filter(V6::has_plain_destination)?;
+            tables.look_up_v6(self.0.table, header.destination()).map(LookUpResult::from_bits)
         } else {
-            let header = V4::read_inside(self, outer, packet).filter(V4::is_plain_to)?;
+            let header = V4::read_inside(self, outer, packet).filter(V4::has_plain_destination)?;
             tables
-                .find_v4(self.0.table, header.destination())
-                .map(|value| LookupResult::from_bits(value | LookupResult::IS_V4))
+                .look_up_v4(self.0.table, header.destination())
+                .map(|value| LookUpResult::from_bits(value | LookUpResult::IS_V4))
         }
     }
 

@@ -15,9 +15,9 @@ use crate::tables::{Tables, Target, Vrf, VrfIndex};
 
 /// The result of a look-up: where a plain packet goes. A packet that is not plain has [no result](Self::NOTHING).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookupResult(Value);
+pub struct LookUpResult(Value);
 
-impl LookupResult {
+impl LookUpResult {
     /// No result: the packet is left to the slow path.
     pub const NOTHING: Self = Self(Value::MAX);
     /// The bit that marks results of IPv4. Table values do not use it.
@@ -72,19 +72,19 @@ impl LookupResult {
         let (head, len) = (port.admits(packet)?, packet.total_len());
         match ether_type(head) {
             IPV6 => {
-                let header = V6::read_plain(tables, &port, head, len).filter(V6::is_plain_to)?;
-                vrf.v6.lookup(header.address()).map(Self).filter(|found| !port.guards_sids || !found.is_sid())
+                let header = V6::read_plain(tables, &port, head, len).filter(V6::has_plain_destination)?;
+                vrf.v6.look_up(header.destination()).map(Self).filter(|found| !port.guards_sids || !found.is_sid())
             }
             IPV4 => {
-                let header = V4::read_plain(tables, &port, head, len).filter(V4::is_plain_to)?;
-                vrf.v4.lookup(header.destination()).map(|value| Self(value | Self::IS_V4))
+                let header = V4::read_plain(tables, &port, head, len).filter(V4::has_plain_destination)?;
+                vrf.v4.look_up(header.destination()).map(|value| Self(value | Self::IS_V4))
             }
             _ => None,
         }
     }
 }
 
-/// Number of devices that have a cache bypass of their own. Further devices share them.
+/// Number of devices that have a cache bypass of their own. Devices with higher numbers share one with another device.
 const DEVICES: usize = 16;
 
 /// Looks up the packets of a burst together.
@@ -92,7 +92,7 @@ const DEVICES: usize = 16;
 pub struct LookUps {
     v6: Vec<Search>,
     v4: Vec<Search>,
-    found: Vec<LookupResult>,
+    found: Vec<LookUpResult>,
     cache: DestinationCache,
     /// Cache bypass by device, modulo [`DEVICES`].
     bypass: [Bypass; DEVICES],
@@ -125,7 +125,7 @@ impl LookUps {
     }
 
     /// Looks up packets that came in through `device`. Returns one result for each, in their order, and the means to
-    /// look up the inner packets of those that are decapsulated.
+    /// look up the inner packets of packets that are decapsulated.
     #[inline(never)]
     pub fn look_up<F: Frames>(
         &mut self,
@@ -133,13 +133,13 @@ impl LookUps {
         device: u16,
         io: &F,
         frames: &mut [F::Frame],
-    ) -> (&[LookupResult], InnerLookUps<'_>) {
+    ) -> (&[LookUpResult], InnerLookUps<'_>) {
         self.found.clear();
-        self.found.resize(frames.len(), LookupResult::NOTHING);
+        self.found.resize(frames.len(), LookUpResult::NOTHING);
         if let Some((port, vrf)) = tables.came_in(device) {
             let mut bypass = self.bypass.get(usize::from(device) % DEVICES).copied().unwrap_or_default();
             let asks = bypass.asks(tables.epoch);
-            let (v6, v4) = Family::both(tables, port.table, vrf, asks);
+            let (v6, v4) = FamilyTable::both(tables, port.table, vrf, asks);
             let mut done = 0;
             while done < frames.len() {
                 done += self.look_up_family::<V6, F>((tables, &port), &v6, io, frames, done);
@@ -154,7 +154,7 @@ impl LookUps {
             v6.search(&mut self.v6, &mut self.found, self.cache.entries());
             v4.search(&mut self.v4, &mut self.found, self.cache.entries());
             if port.guards_sids {
-                self.found.iter_mut().filter(|found| found.is_sid()).for_each(|found| *found = LookupResult::NOTHING);
+                self.found.iter_mut().filter(|found| found.is_sid()).for_each(|found| *found = LookUpResult::NOTHING);
             }
         }
         (&self.found, InnerLookUps { kept: &mut self.inside, cache: self.cache.entries(), is_given_up: false })
@@ -166,7 +166,7 @@ impl LookUps {
     fn look_up_family<H: Header, F: Frames>(
         &mut self,
         (tables, port): (&Tables, &PlainPort<'_>),
-        family: &Family<'_>,
+        family: &FamilyTable<'_>,
         io: &F,
         frames: &mut [F::Frame],
         first: usize,
@@ -186,10 +186,10 @@ impl LookUps {
                 continue;
             }
             let Some(header) = H::read_plain(tables, port, head, packet.total_len()) else { continue };
-            match family.try_cache(cache, &header) {
-                CacheAnswer::Hit(led_to) => *found = led_to,
-                CacheAnswer::Nowhere => {}
-                CacheAnswer::Miss => searches.push(Search::new(header.address(), first + at)),
+            match family.look_up_at_once(cache, &header) {
+                AtOnce::Hit(result) => *found = result,
+                AtOnce::Nowhere => {}
+                AtOnce::Miss => searches.push(Search::new(header.destination(), first + at)),
             }
         }
         frames.len()
@@ -204,10 +204,10 @@ pub(super) trait Header: Sized {
     fn read_plain(tables: &Tables, port: &PlainPort<'_>, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self>;
 
     /// Returns the destination as prefix tables have it.
-    fn address(&self) -> u128;
+    fn destination(&self) -> u128;
 
     /// Returns true if the destination is of global scope.
-    fn is_plain_to(&self) -> bool;
+    fn has_plain_destination(&self) -> bool;
 }
 
 impl V6 {
@@ -215,7 +215,7 @@ impl V6 {
     /// source is not an address of this node, and it has no header that may list segments.
     fn is_plain_from_outside(&self, tables: &Tables, vrf: VrfIndex, source: u128) -> bool {
         !matches!(self.next_header(), protocol::ROUTING | protocol::FRAGMENT | protocol::AUTHENTICATION)
-            && !tables.sid_space.contains(self.address())
+            && !tables.sid_space.contains(self.destination())
             && !tables.own_sources.contains(vrf, true, source)
     }
 }
@@ -226,7 +226,7 @@ impl Header for V6 {
     #[inline(always)]
     fn read_plain(tables: &Tables, port: &PlainPort<'_>, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
         let header = Self::read(head, eth::LEN);
-        if header.len() + eth::LEN != len || !header.is_plain_from() {
+        if header.len() + eth::LEN != len || !header.is_plain_but_destination() {
             return None;
         }
         let source = || source_v6(head, eth::LEN);
@@ -236,13 +236,13 @@ impl Header for V6 {
     }
 
     #[inline(always)]
-    fn address(&self) -> u128 {
-        self.address()
+    fn destination(&self) -> u128 {
+        self.destination()
     }
 
     #[inline(always)]
-    fn is_plain_to(&self) -> bool {
-        self.is_plain_to()
+    fn has_plain_destination(&self) -> bool {
+        self.has_plain_destination()
     }
 }
 
@@ -252,7 +252,7 @@ impl Header for V4 {
     #[inline(always)]
     fn read_plain(tables: &Tables, port: &PlainPort<'_>, head: &[u8; eth::MIN_FRAME], len: usize) -> Option<Self> {
         let header = Self::read(head, eth::LEN);
-        if header.len() + eth::LEN != len || !header.is_plain_from() {
+        if header.len() + eth::LEN != len || !header.is_plain_but_destination() {
             return None;
         }
         let is_admitted = (!port.guards_sids || !tables.own_sources.contains(port.table, false, header.source()))
@@ -261,18 +261,18 @@ impl Header for V4 {
     }
 
     #[inline(always)]
-    fn address(&self) -> u128 {
+    fn destination(&self) -> u128 {
         self.destination()
     }
 
     #[inline(always)]
-    fn is_plain_to(&self) -> bool {
-        self.is_plain_to()
+    fn has_plain_destination(&self) -> bool {
+        self.has_plain_destination()
     }
 }
 
 /// The prefixes of one family in a VRF.
-pub(super) struct Family<'t> {
+pub(super) struct FamilyTable<'t> {
     lpm: &'t Lpm,
     /// Upper 32 bits of the block that the index of the LPM answers for; most nodes have one block only. A value of
     /// more than 32 bits means that there is none.
@@ -284,15 +284,15 @@ pub(super) struct Family<'t> {
 }
 
 /// The answer about a destination without a search.
-pub(super) enum CacheAnswer {
-    Hit(LookupResult),
+pub(super) enum AtOnce {
+    Hit(LookUpResult),
     /// The destination has no route, or is not plain.
     Nowhere,
     /// The destination has to be searched for.
     Miss,
 }
 
-impl<'t> Family<'t> {
+impl<'t> FamilyTable<'t> {
     /// Returns the IPv6 and the IPv4 prefixes of a VRF.
     #[inline]
     pub(super) fn both(tables: &'t Tables, vrf: VrfIndex, of: &'t Vrf, asks: bool) -> (Self, Self) {
@@ -302,50 +302,50 @@ impl<'t> Family<'t> {
 
     fn new(lpm: &'t Lpm, tables: &'t Tables, tag: Tag, asks: bool) -> Self {
         let block = lpm.first_block().map_or(u64::MAX, u64::from);
-        Self { lpm, block, paths: &tables.fast.only_paths, tag, asks }
+        Self { lpm, block, paths: &tables.fast.path_by_steer, tag, asks }
     }
 
     /// Reads the index of the block or the cache. A destination in the cache is plain.
     #[inline(always)]
-    pub(super) fn try_cache(&self, cache: Entries<'_>, header: &impl Header) -> CacheAnswer {
-        let address = header.address();
+    pub(super) fn look_up_at_once(&self, cache: Entries<'_>, header: &impl Header) -> AtOnce {
+        let address = header.destination();
         if (address >> 96) as u64 == self.block {
-            return match self.lpm.lookup_in_first_block(address).filter(|_| header.is_plain_to()) {
-                Some(value) => CacheAnswer::Hit(LookupResult(value | self.tag.mark())),
-                None => CacheAnswer::Nowhere,
+            return match self.lpm.look_up_in_first_block(address).filter(|_| header.has_plain_destination()) {
+                Some(value) => AtOnce::Hit(LookUpResult(value | self.tag.mark())),
+                None => AtOnce::Nowhere,
             };
         }
-        if let Some(led_to) = cache.get(self.tag, address).or_else(|| self.try_second(cache, address)) {
-            self.ask_for_path(led_to);
-            return CacheAnswer::Hit(led_to);
+        if let Some(result) = cache.get(self.tag, address).or_else(|| self.look_up_second(cache, address)) {
+            self.ask_for_path(result);
+            return AtOnce::Hit(result);
         }
-        if header.is_plain_to() { CacheAnswer::Miss } else { CacheAnswer::Nowhere }
+        if header.has_plain_destination() { AtOnce::Miss } else { AtOnce::Nowhere }
     }
 
     /// Reads the second entry of the cache.
     #[inline(always)]
-    fn try_second(&self, cache: Entries<'_>, address: u128) -> Option<LookupResult> {
+    fn look_up_second(&self, cache: Entries<'_>, address: u128) -> Option<LookUpResult> {
         if self.asks { cache.get_second(&self.tag, address) } else { None }
     }
 
     /// Searches for the destinations that neither an index nor the cache has answered.
-    pub(super) fn search(&self, searches: &mut Vec<Search>, found: &mut [LookupResult], cache: Entries<'_>) {
+    pub(super) fn search(&self, searches: &mut Vec<Search>, found: &mut [LookUpResult], cache: Entries<'_>) {
         if !searches.is_empty() {
             self.search_all(searches, found, cache);
         }
     }
 
     #[inline(never)]
-    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [LookupResult], cache: Entries<'_>) {
-        self.lpm.lookup_all(searches, |search, value| {
+    fn search_all(&self, searches: &mut Vec<Search>, found: &mut [LookUpResult], cache: Entries<'_>) {
+        self.lpm.look_up_all(searches, |search, value| {
             let Some(value) = value else { return };
-            let led_to = LookupResult(value | self.tag.mark());
-            self.ask_for_path(led_to);
+            let result = LookUpResult(value | self.tag.mark());
+            self.ask_for_path(result);
             if self.asks {
-                cache.put(self.tag, search.address(), led_to);
+                cache.put(self.tag, search.address(), result);
             }
             if let Some(found) = found.get_mut(search.id()) {
-                *found = led_to;
+                *found = result;
             }
         });
     }
@@ -354,8 +354,8 @@ impl<'t> Family<'t> {
     /// one when the packets are written. If the result is not a steered prefix, another line or none is fetched: a
     /// test would take longer.
     #[inline(always)]
-    fn ask_for_path(&self, led_to: LookupResult) {
-        prefetch_index(self.paths, led_to.index() as usize);
+    fn ask_for_path(&self, result: LookUpResult) {
+        prefetch_index(self.paths, result.index() as usize);
     }
 }
 

@@ -302,7 +302,7 @@ fn outcome<V>(frame: &[u8], tail: usize, slots: &Slots, way: impl FnOnce(&Tally,
 }
 
 fn fast(tables: &Tables, tally: &Tally, device: u16, packet: &mut Packet<'_>) -> Option<u16> {
-    let found = LookupResult::of(tables, device, packet);
+    let found = LookUpResult::of(tables, device, packet);
     write_one(tables, tally, packet, found)
 }
 
@@ -358,7 +358,7 @@ fn counts(tally: &Tally) -> Vec<(u64, u64)> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-    /// Each packet of a mixed burst becomes what it becomes alone, and the counters agree.
+    /// A packet in a mixed burst is treated as it is treated alone, and the counters agree.
     #[test]
     fn a_burst_equals_its_packets(
         frames in prop::collection::vec((frame(), 1..8usize), 0..24),
@@ -492,7 +492,7 @@ fn what_is_inside_is_not_looked_up_anew_behind_each_packet_that_is_not_plain() {
     assert!(io.0.get() <= 4 * PACKETS, "{} reads", io.0.get());
 }
 
-/// Without this test the comparison above could be one of slow packets only.
+/// Without this test, the comparison above might cover only packets that are not plain.
 #[test]
 fn plain_packets_take_the_fast_path() {
     let inner = plain_v6(0x3000_0000, [5], 17, &[7; 60]);
@@ -518,7 +518,7 @@ fn plain_packets_take_the_fast_path() {
         };
         for (name, packet) in &cases {
             assert!(goes(packet, 0), "{name}, {guards:?}");
-            // The same packet from a source that is not accepted.
+            // Now the packet comes from a source that is not accepted.
             let mut other = packet.clone();
             let is_v6 = other[0] >> 4 == 6;
             let (last, at) = if is_v6 { (&[0x98][..], 13) } else { (&[2][..], 15) };

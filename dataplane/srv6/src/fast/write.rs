@@ -6,7 +6,7 @@ use srv6d_fib::{HopRow, PathKind, PathRow, SidKind};
 use srv6d_wire::{Packet, eth, ipv4, ipv6, protocol};
 
 use super::headers::{Behind, V4, V6, joined, spend_hop};
-use super::look_ups::LookupResult;
+use super::look_ups::LookUpResult;
 use super::{BY_FLOW, Decapsulate, FastTables, HEAD, SRH_UNIT, Shift, UNIFORM};
 use crate::flow::{self, FlowHash};
 use crate::tables::{MAIN, Tables, Target};
@@ -21,11 +21,9 @@ pub(super) struct Ready<'t> {
     pub(super) len: usize,
 }
 
-/// Length of the Ethernet header, the outer IPv6 header, and the part of the inner packet that is written.
-const NESTED: usize = HEAD + ipv4::LEN;
 /// Length of Ethernet, outer IPv6 and inner IPv6 header.
 pub(super) const NESTED_V6: usize = HEAD + ipv6::LEN;
-/// Length of Ethernet, outer IPv6 and inner IPv4 header.
+/// Length of Ethernet, outer IPv6 and inner IPv4 header. Of an inner packet of either family, no more is written.
 pub(super) const NESTED_V4: usize = HEAD + ipv4::LEN;
 /// Mask of the bits behind the block, in the upper half of a SID.
 const BEHIND_BLOCK: u64 = 0xffff_ffff;
@@ -34,19 +32,19 @@ const BEHIND_BLOCK: u64 = 0xffff_ffff;
 pub(super) fn route_v6<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
     let header = V6::read(packet.head::<HEAD>()?, eth::LEN);
     let hop =
-        tables.fast.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, header.address()))?;
-    let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+        tables.fast.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, header.destination()))?;
+    let (ethernet, ip) = split_headers::<{ ipv6::LEN }>(packet)?;
     spend_hop(&mut ip[ipv6::HOP_LIMIT]);
-    Some(ready(hop, ethernet, header.len()))
+    Some(address_to(hop, ethernet, header.len()))
 }
 
 #[inline(always)]
 pub(super) fn route_v4<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u32) -> Option<Ready<'t>> {
     let header = V4::read(packet.head::<HEAD>()?, eth::LEN);
     let hop = tables.fast.hop(tables, group, header.len(), || flow_v4(tables, packet.bytes(), eth::LEN))?;
-    let (ethernet, ip) = headers(packet)?;
+    let (ethernet, ip) = split_headers(packet)?;
     ipv4::spend_ttl(ip);
-    Some(ready(hop, ethernet, header.len()))
+    Some(address_to(hop, ethernet, header.len()))
 }
 
 /// The tables that all encapsulated packets share. They are gathered here so that the loop has them at hand.
@@ -54,8 +52,8 @@ pub(super) fn route_v4<'t>(tables: &'t Tables, packet: &mut Packet<'_>, group: u
 pub(super) struct Encapsulation<'t> {
     tables: &'t Tables,
     counts: &'t [Count],
-    only_paths: &'t [PathRow],
-    only_hops: &'t [HopRow],
+    path_by_steer: &'t [PathRow],
+    hop_by_group: &'t [HopRow],
     with_qp: bool,
 }
 
@@ -63,7 +61,7 @@ pub(super) struct Encapsulation<'t> {
 #[derive(Clone, Copy)]
 struct Inner {
     protocol: u8,
-    /// A word with the traffic class in its place. Its other bits are of no meaning.
+    /// A word that has the traffic class at its place in the outer header. Its other bits have no meaning.
     class: u64,
     len: usize,
     flow: FlowHash,
@@ -72,8 +70,8 @@ struct Inner {
 impl<'t> Encapsulation<'t> {
     #[inline(always)]
     pub(super) fn new(tables: &'t Tables, tally: &'t Tally) -> Self {
-        let FastTables { only_paths, only_hops, .. } = &tables.fast;
-        Self { tables, counts: &tally.paths, only_paths, only_hops, with_qp: tables.fast.hashes_qp() }
+        let FastTables { path_by_steer, hop_by_group, .. } = &tables.fast;
+        Self { tables, counts: &tally.paths, path_by_steer, hop_by_group, with_qp: tables.fast.hashes_qp() }
     }
 
     #[inline(always)]
@@ -107,6 +105,8 @@ impl<'t> Encapsulation<'t> {
         self.put(packet, steer, inner, ipv4::spend_ttl)
     }
 
+    /// Chooses path and next hop, and puts the headers in front of the packet. `spend_hop` decrements the hop limit or TTL in
+    /// the first bytes of the inner header, which are as many for both families.
     #[inline(always)]
     fn put(
         &self,
@@ -115,12 +115,12 @@ impl<'t> Encapsulation<'t> {
         inner: Inner,
         spend_hop: impl FnOnce(&mut [u8; ipv4::LEN]),
     ) -> Option<Ready<'t>> {
-        let path = self.only_paths.get(steer as usize)?;
+        let path = self.path_by_steer.get(steer as usize)?;
         if path.kind == PathKind::WithoutSrh {
-            return self.put_header(packet, path, self.only_hops.get(path.group as usize)?, inner, spend_hop);
+            return self.put_header(packet, path, self.hop_by_group.get(path.group as usize)?, inner, spend_hop);
         }
         let (path, hop) = if path.kind == PathKind::WithSrh {
-            (path, self.only_hops.get(path.group as usize)?)
+            (path, self.hop_by_group.get(path.group as usize)?)
         } else {
             self.tables.fast.by_flow(self.tables, steer, inner)?
         };
@@ -145,12 +145,12 @@ impl<'t> Encapsulation<'t> {
         if len > usize::from(path.mtu) {
             return None;
         }
-        let head = packet.replace_head::<{ eth::LEN }, HEAD, NESTED>()?;
+        let head = packet.replace_head::<{ eth::LEN }, HEAD, NESTED_V4>()?;
         let (ethernet, bytes) = head.split_first_chunk_mut()?;
         let (header, behind) = bytes.split_first_chunk_mut()?;
         spend_hop(behind.first_chunk_mut()?);
         write_outer(path, header, inner, inner.protocol, len - ipv6::LEN);
-        Some(self.leave(path, hop, ethernet, len))
+        Some(self.finish(path, hop, ethernet, len))
     }
 
     /// Writes the outer header and the SRH behind it.
@@ -175,16 +175,16 @@ impl<'t> Encapsulation<'t> {
         *slot.first_mut()? = inner.protocol;
         spend_hop(behind.first_chunk_mut()?);
         write_outer(path, header, inner, protocol::ROUTING, len - ipv6::LEN);
-        Some(self.leave(path, hop, ethernet, len))
+        Some(self.finish(path, hop, ethernet, len))
     }
 
     #[inline(always)]
-    fn leave(&self, path: &PathRow, hop: &'t HopRow, ethernet: &mut [u8; eth::LEN], len: usize) -> Ready<'t> {
+    fn finish(&self, path: &PathRow, hop: &'t HopRow, ethernet: &mut [u8; eth::LEN], len: usize) -> Ready<'t> {
         if let Some(count) = self.counts.get(path.slot as usize) {
             count.add(1, len);
         }
         put_type(ethernet, eth::IPV6);
-        ready(hop, ethernet, len)
+        address_to(hop, ethernet, len)
     }
 }
 
@@ -198,7 +198,7 @@ impl FastTables {
         len: usize,
         flow: impl FnOnce() -> FlowHash,
     ) -> Option<&'t HopRow> {
-        let only = self.only_hops.get(group as usize)?;
+        let only = self.hop_by_group.get(group as usize)?;
         if len <= only.mtu as usize {
             return Some(only);
         }
@@ -217,7 +217,7 @@ impl FastTables {
     /// do it.
     #[inline(never)]
     fn by_flow(&self, tables: &Tables, steer: u32, inner: Inner) -> Option<(&PathRow, &HopRow)> {
-        self.only_paths.get(steer as usize).filter(|path| path.kind == PathKind::ByFlow)?;
+        self.path_by_steer.get(steer as usize).filter(|path| path.kind == PathKind::ByFlow)?;
         let path = self
             .paths
             .get(tables.path_index(steer, inner.flow)? as usize)
@@ -225,9 +225,7 @@ impl FastTables {
         let len = inner.len + usize::from(path.srh_units) * SRH_UNIT + ipv6::LEN;
         Some((path, self.hop(tables, path.group, len, || inner.flow)?))
     }
-}
 
-impl FastTables {
     /// Returns the SRH of a path, empty if it has none.
     #[inline(always)]
     pub(crate) fn srh(&self, path: &PathRow) -> Option<&[u8]> {
@@ -253,7 +251,7 @@ fn write_outer(path: &PathRow, header: &mut [u8; ipv6::LEN], inner: Inner, next_
 
 /// Writes the MAC addresses. The Ethernet type is in place already.
 #[inline(always)]
-fn ready<'t>(hop: &'t HopRow, header: &mut [u8; eth::LEN], len: usize) -> Ready<'t> {
+fn address_to<'t>(hop: &'t HopRow, header: &mut [u8; eth::LEN], len: usize) -> Ready<'t> {
     let [addresses @ .., _, _] = header;
     *addresses = hop.ethernet;
     Ready { hop, len }
@@ -297,13 +295,16 @@ impl<'t> Shift<'t> {
             return None;
         }
         let destination = joined([block | usids | low >> (64 - sid.by), low << sid.by]);
-        let group =
-            if sid.kind == SidKind::ShiftVia { sid.group } else { Target::group(tables.find_v6(MAIN, destination)?)? };
+        let group = if sid.kind == SidKind::ShiftVia {
+            sid.group
+        } else {
+            Target::group(tables.look_up_v6(MAIN, destination)?)?
+        };
         let hop = tables.fast.hop(tables, group, header.len(), || transit_v6(packet.bytes(), eth::LEN, destination))?;
-        let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+        let (ethernet, ip) = split_headers::<{ ipv6::LEN }>(packet)?;
         spend_hop(&mut ip[ipv6::HOP_LIMIT]);
         ipv6::set_destination(ip, destination);
-        Some(ready(hop, ethernet, header.len()))
+        Some(address_to(hop, ethernet, header.len()))
     }
 }
 
@@ -316,7 +317,7 @@ impl<'t> Decapsulate<'t> {
 
     /// Decapsulates a packet (RFC 8986 sections 4.6 to 4.8). The inner packet is plain if its look-up has a result.
     #[inline(always)]
-    pub(super) fn write(self, tables: &'t Tables, packet: &mut Packet<'_>, inside: LookupResult) -> Option<Ready<'t>> {
+    pub(super) fn write(self, tables: &'t Tables, packet: &mut Packet<'_>, inside: LookUpResult) -> Option<Ready<'t>> {
         let group = Target::group(inside.value()?)?;
         let outer = V6::read(packet.head::<HEAD>()?, eth::LEN);
         if inside.is_v6() {
@@ -330,16 +331,16 @@ impl<'t> Decapsulate<'t> {
     fn write_v6(self, tables: &'t Tables, packet: &mut Packet<'_>, outer: V6, group: u32) -> Option<Ready<'t>> {
         let inner = V6::read(packet.head::<NESTED_V6>()?, HEAD);
         let len = inner.len();
-        let flow = || transit_v6(packet.bytes(), HEAD, inner.address());
+        let flow = || transit_v6(packet.bytes(), HEAD, inner.destination());
         let hop = tables.fast.hop(tables, group, len, flow)?;
         packet.pull_front(ipv6::LEN);
-        let (ethernet, ip) = headers::<{ ipv6::LEN }>(packet)?;
+        let (ethernet, ip) = split_headers::<{ ipv6::LEN }>(packet)?;
         spend_hop(&mut ip[ipv6::HOP_LIMIT]);
         if self.0.flags & UNIFORM != 0 {
             ipv6::set_traffic_class(ip, uniform(outer, inner.class()));
         }
         put_type(ethernet, eth::IPV6);
-        Some(ready(hop, ethernet, len))
+        Some(address_to(hop, ethernet, len))
     }
 
     #[inline(always)]
@@ -348,14 +349,14 @@ impl<'t> Decapsulate<'t> {
         let len = inner.len();
         let hop = tables.fast.hop(tables, group, len, || flow_v4(tables, packet.bytes(), HEAD))?;
         packet.pull_front(ipv6::LEN);
-        let (ethernet, ip) = headers(packet)?;
+        let (ethernet, ip) = split_headers(packet)?;
         if self.0.flags & UNIFORM != 0 {
             ipv4::set_tos_ttl(ip, uniform(outer, inner.class()), ip[ipv4::TTL].wrapping_sub(1));
         } else {
             ipv4::spend_ttl(ip);
         }
         put_type(ethernet, eth::IPV4);
-        Some(ready(hop, ethernet, len))
+        Some(address_to(hop, ethernet, len))
     }
 }
 
@@ -367,7 +368,7 @@ fn uniform(outer: V6, inner: u8) -> u8 {
 
 /// Returns the Ethernet and the IP header, to be written.
 #[inline(always)]
-fn headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u8; eth::LEN], &'p mut [u8; N])> {
+fn split_headers<'p, const N: usize>(packet: &'p mut Packet<'_>) -> Option<(&'p mut [u8; eth::LEN], &'p mut [u8; N])> {
     let (ethernet, behind) = packet.bytes_mut().split_first_chunk_mut()?;
     Some((ethernet, behind.first_chunk_mut()?))
 }

@@ -138,7 +138,7 @@ impl Index {
         let paths = (0..).zip(&tables.paths).filter(|(_, path)| leaves(path.group));
         let paths: Vec<_> = paths.map(|(at, path)| (at, path.clone())).take(MOST_PATHS + 1).collect();
         if paths.len() > MOST_PATHS {
-            return Err(RebuildReason::LeftOver);
+            return Err(RebuildReason::NoRoom);
         }
         let is_of = |steer: &[u32]| steer.iter().any(|at| paths.binary_search_by_key(at, |(path, _)| *path).is_ok());
         let steers = (0..).zip(tables.steers.iter()).filter(|(_, steer)| !paths.is_empty() && is_of(steer));

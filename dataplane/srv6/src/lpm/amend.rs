@@ -9,7 +9,7 @@ impl Lpm {
     /// later changes. A table that missed some changes may be amended with their prefixes in any order.
     ///
     /// # Errors
-    /// Returns [`TooMuch`] if the table is of no use any more and must be built anew.
+    /// Returns [`TooMuch`] if the table can no longer be used and must be built anew.
     pub fn amend(&mut self, prefixes: &Prefixes, key: Key) -> Result<(), TooMuch> {
         self.len = prefixes.len();
         if prefixes.is_indexed(key) {
@@ -18,7 +18,7 @@ impl Lpm {
         self.general.amend(prefixes.outside(), key)?;
         for index in &mut self.blocks {
             let first = u128::from(index.block) << 96;
-            let covering = self.general.lookup(first);
+            let covering = self.general.look_up(first);
             if covering != index.covering {
                 let mut inside = prefixes.indexed(0).few_inside(Key::new(first, 32))?;
                 inside.sort_by_key(|&(key, _)| key);

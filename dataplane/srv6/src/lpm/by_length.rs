@@ -80,13 +80,13 @@ fn folded(a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Half a cache line of keys with their values. It has few keys, because all of them are compared.
+/// A bucket of keys with their values, half a cache line long. It has few keys, because all of them are compared.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Bucket<K, const N: usize> {
     keys: [K; N],
     values: [Value; N],
-    /// All ones if more of these keys lie in the next bucket, otherwise 0.
+    /// All ones if keys of this bucket continue in the next bucket, otherwise 0.
     overflow: u32,
 }
 
@@ -239,7 +239,7 @@ impl<K: Head, const N: usize> Tree<K, N> {
 
     /// Returns the value of the longest prefix, or `default` if there is none.
     #[inline]
-    fn lookup(&self, address: u128, default: Value) -> Value {
+    fn look_up(&self, address: u128, default: Value) -> Value {
         let mut search = Search { address, value: default, node: 0, bucket: 0, id: 0 };
         while let Some(level) = self.levels.get(search.node as usize) {
             search.goes_on(level.find(K::of(address)));
@@ -315,7 +315,7 @@ fn markers(order: &[usize], groups: &[&[(Key, Value)]], at: usize) -> Vec<(u128,
 pub(super) struct ByLength {
     /// Index by the first bits of an address: the best match among prefixes that are not longer.
     first: Vec<Value>,
-    /// Distance of these bits from the end of 64 bits.
+    /// Number of bits to shift the upper 64 bits of an address by, to get its first bits.
     first_shift: u32,
     /// Longer prefixes up to /64, and an entry at /64 for each that is longer still.
     short: Tree<u64, 2>,
@@ -352,7 +352,7 @@ impl ByLength {
             long: Tree { levels: vec![] },
         };
         built.short = Tree::build(&short, |bits| built.start(bits));
-        built.long = Tree::build(long, |bits| built.lookup(bits));
+        built.long = Tree::build(long, |bits| built.look_up(bits));
         built
     }
 
@@ -363,18 +363,18 @@ impl ByLength {
     }
 
     #[inline]
-    pub(super) fn lookup(&self, address: u128) -> Value {
-        self.deeper(address, self.short.lookup(address, self.start(address)))
+    pub(super) fn look_up(&self, address: u128) -> Value {
+        self.deeper(address, self.short.look_up(address, self.start(address)))
     }
 
     #[inline]
     fn deeper(&self, address: u128, value: Value) -> Value {
-        if value & LONGER == 0 { value } else { self.long.lookup(address, value & !LONGER) }
+        if value & LONGER == 0 { value } else { self.long.look_up(address, value & !LONGER) }
     }
 
     /// Searches for all addresses, level by level. The cache lines of a level are prefetched while those of the level
     /// before are read, so nothing waits for memory meanwhile.
-    pub(super) fn lookup_all(&self, searches: &mut [Search]) {
+    pub(super) fn look_up_all(&self, searches: &mut [Search]) {
         let Some(root) = self.short.levels.first() else {
             return searches.iter_mut().for_each(|search| search.value = self.start(search.address));
         };

@@ -21,8 +21,8 @@ pub enum TooMuch {
 /// Largest number of prefixes that are examined for one change.
 const MOST: usize = 2048;
 
-/// Order by network, then length: a prefix comes before those inside it. Two words are used because they need half
-/// the alignment of one.
+/// Place of a prefix in the order by network, then length: a prefix comes before those inside it. Two words are used
+/// because they need half the alignment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     high: u64,

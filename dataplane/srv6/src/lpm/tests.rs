@@ -17,9 +17,9 @@ fn naive(entries: &[(Key, Value)], address: u128) -> Option<Value> {
 
 #[test]
 fn empty_and_default() {
-    assert_eq!(Lpm::build(vec![], &[0xfcbb_0000]).lookup(5), None);
+    assert_eq!(Lpm::build(vec![], &[0xfcbb_0000]).look_up(5), None);
     let lpm = Lpm::build(vec![(Key::new(0, 0), 7)], &[0xfcbb_0000]);
-    assert_eq!((lpm.lookup(0), lpm.lookup(0xfcbb << 112), lpm.lookup(u128::MAX)), (Some(7), Some(7), Some(7)));
+    assert_eq!((lpm.look_up(0), lpm.look_up(0xfcbb << 112), lpm.look_up(u128::MAX)), (Some(7), Some(7), Some(7)));
 }
 
 /// Generates addresses with few distinct bits, so that prefixes nest and addresses hit.
@@ -51,12 +51,12 @@ proptest! {
         }
         let lpm = Lpm::build(entries.clone(), &indexed);
         for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)) {
-            prop_assert_eq!(lpm.lookup(address), naive(&entries, address), "address {:032x}", address);
+            prop_assert_eq!(lpm.look_up(address), naive(&entries, address), "address {:032x}", address);
         }
         let mut searches: Vec<_> =
             probes.iter().enumerate().map(|(id, &address)| Search::new(address, id)).collect();
         let mut found = vec![None; probes.len()];
-        lpm.lookup_all(&mut searches, |search, value| found[search.id()] = value);
+        lpm.look_up_all(&mut searches, |search, value| found[search.id()] = value);
         prop_assert_eq!(found, probes.iter().map(|&address| naive(&entries, address)).collect::<Vec<_>>());
     }
 }
@@ -133,7 +133,7 @@ proptest! {
             let table = &amended.copies[1];
             prop_assert_eq!(table.len(), entries.len());
             for address in probes.iter().copied().chain(entries.iter().map(|(key, _)| key.bits)).chain([key.bits, key.bits | !mask(key.len)]) {
-                prop_assert_eq!(table.lookup(address), naive(&entries, address), "address {:032x} after {:?}", address, key);
+                prop_assert_eq!(table.look_up(address), naive(&entries, address), "address {:032x} after {:?}", address, key);
             }
         }
     }
@@ -173,7 +173,7 @@ fn a_large_table_is_changed_in_place() {
     assert_eq!(amended.copies[1].len(), built.len());
     for (key, _) in &all {
         for address in [key.bits, key.bits | !mask(key.len), key.bits | 1, key.bits | 1 << 70] {
-            assert_eq!(amended.copies[1].lookup(address), built.lookup(address), "{address:032x}");
+            assert_eq!(amended.copies[1].look_up(address), built.look_up(address), "{address:032x}");
         }
     }
 }
@@ -200,6 +200,6 @@ fn what_does_not_fit_is_said() {
         assert_eq!(table.amend(&prefixes, key), Ok(()), "{n}");
     }
     for n in 2..2000u128 {
-        assert_eq!(table.lookup(n << 100 | 1), Value::try_from(n).ok(), "found in the table that has grown");
+        assert_eq!(table.look_up(n << 100 | 1), Value::try_from(n).ok(), "found in the table that has grown");
     }
 }

@@ -1,8 +1,8 @@
 //! Selects the prefixes that the XDP program in front of the workers has to know.
 //!
-//! The program decides by the longest prefix that it is given. It is given the main table, the tables of the ports and those
-//! that SIDs lead to, each as a whole while all of them together have no more than [`MOST_WHOLE`] prefixes. Of larger ones it is
-//! given
+//! The program decides by the longest prefix that it is given. It is given the main table, the tables of the ports and
+//! those that SIDs lead to, each as a whole while the whole tables together have no more than [`MOST_WHOLE`] prefixes.
+//! When a table does not fit any more, the program is given
 //!
 //! * of the main table, all prefixes inside the block of a SID that shifts, and all around the block: a carrier can lead
 //!   to any of them, and a shift changes nothing in front of the uSIDs;
@@ -20,11 +20,12 @@ use crate::desired::{Behavior, Desired, LocalSid, TableId};
 use crate::lpm::{Key, Prefixes, Value};
 use crate::tables::{MAIN, VrfIndex};
 
-/// Largest number of prefixes. Beyond it those inside steered prefixes are left out, and workers encapsulate, because
-/// each change would cost as much as all of them.
+/// Largest number of prefixes that are selected. If there are more, those inside steered prefixes are left out, and
+/// workers encapsulate. The reason for the limit is that every change selects all prefixes anew.
 pub const MOST: usize = 1 << 15;
 
-/// Largest number of prefixes of the tables that are selected as a whole. Each change of them costs as much as all of them.
+/// Largest number of prefixes of the tables that are selected as a whole. The reason for the limit is that every change
+/// selects all of them anew.
 pub const MOST_WHOLE: usize = 2048;
 
 /// The value in force, by network and length.
@@ -32,7 +33,7 @@ pub(super) type Meanings = BTreeMap<(u128, u8), Value>;
 
 /// The selected prefixes.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct Selected {
     /// IPv6 and IPv4 prefixes, by table.
     pub(super) tables: BTreeMap<VrfIndex, [Meanings; 2]>,
     /// Tables of which all prefixes are selected.
@@ -41,12 +42,12 @@ pub(crate) struct Met {
     pub(super) too_many: bool,
 }
 
-/// The prefixes whose surroundings are selected. It is empty unless a port asks for offload.
+/// What is selected: prefixes with their surroundings, and whole tables. It is empty unless a port asks for offload.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Blocks of SIDs that shift, upper 32 bits.
+    /// Upper 32 bits of the blocks of SIDs that shift.
     blocks: BTreeSet<u32>,
-    /// Prefixes by table, IPv6 and IPv4, inside which all are selected.
+    /// Prefixes, by table, IPv6 and IPv4. All prefixes inside them are selected.
     inside: BTreeMap<VrfIndex, [Disjoint; 2]>,
     /// Tables that are selected as a whole if they are small.
     small: BTreeSet<VrfIndex>,
@@ -75,14 +76,14 @@ impl Scope {
         }
     }
 
-    /// Selects among the prefixes of all tables. Of equal ones the first is in force.
-    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Met {
+    /// Selects among the prefixes of all tables. The first of several equal prefixes is in force.
+    pub(crate) fn among(&self, tables: &[[Entries; 2]]) -> Selected {
         let some = |entries: &Entries, of: &dyn Fn(Key) -> bool| {
-            let mut met = Meanings::new();
+            let mut selected = Meanings::new();
             for (key, meaning) in entries.iter().filter(|(key, _)| of(*key)) {
-                met.entry((key.bits, key.len)).or_insert(meaning.value);
+                selected.entry((key.bits, key.len)).or_insert(meaning.value);
             }
-            met
+            selected
         };
         let all = |entries: &Entries| some(entries, &|_| true);
         let inside = |entries: &Entries, whole: &Disjoint| some(entries, &|key| whole.contain(key));
@@ -91,7 +92,7 @@ impl Scope {
     }
 
     /// Selects among prefixes that are in order.
-    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Met {
+    pub(crate) fn among_ordered(&self, tables: &[[Prefixes; 2]]) -> Selected {
         let all = |prefixes: &Prefixes| -> Meanings {
             prefixes.iter().map(|(key, meaning)| place((key, meaning.value))).collect()
         };
@@ -106,24 +107,24 @@ impl Scope {
         self.select(tables, (Prefixes::len, all), inside, around)
     }
 
-    /// Selects whole tables while there is room for them, and what is needed most of the others.
+    /// Selects whole tables while there is room for them. Of other tables, only the most needed prefixes are selected.
     fn select<P>(
         &self,
         tables: &[[P; 2]],
         (len, all): (impl Fn(&P) -> usize, impl Fn(&P) -> Meanings),
         inside: impl Fn(&P, &Disjoint) -> Meanings,
         around: impl Fn(&P) -> Meanings,
-    ) -> Met {
-        let mut met = Met::default();
+    ) -> Selected {
+        let mut selected = Selected::default();
         let mut room = MOST_WHOLE;
         for (&vrf, families) in self.small.iter().filter_map(|vrf| Some((vrf, tables.get(usize::from(*vrf))?))) {
             if let Some(rest) = room.checked_sub(families.iter().map(&len).sum()) {
                 room = rest;
-                met.whole.insert(vrf);
-                met.tables.insert(vrf, families.each_ref().map(&all));
+                selected.whole.insert(vrf);
+                selected.tables.insert(vrf, families.each_ref().map(&all));
             }
         }
-        let others = |vrf: &VrfIndex| Some(*vrf).filter(|vrf| !met.whole.contains(vrf));
+        let others = |vrf: &VrfIndex| Some(*vrf).filter(|vrf| !selected.whole.contains(vrf));
         let some: BTreeMap<VrfIndex, [Meanings; 2]> = (self.inside.iter())
             .filter_map(|(vrf, [of_v6, of_v4])| {
                 let [v6, v4] = tables.get(usize::from(others(vrf)?))?;
@@ -131,13 +132,13 @@ impl Scope {
             })
             .collect();
         let around_blocks = others(&MAIN).and_then(|main| tables.get(usize::from(main))).map(|[v6, _]| around(v6));
-        met.extend(some, around_blocks.unwrap_or_default());
-        met
+        selected.extend(some, around_blocks.unwrap_or_default());
+        selected
     }
 }
 
-impl Met {
-    /// Adds what was selected of tables that are not whole.
+impl Selected {
+    /// Adds the prefixes that were selected from tables that are not selected as a whole.
     fn extend(&mut self, some: BTreeMap<VrfIndex, [Meanings; 2]>, around_blocks: Meanings) {
         let inside: usize = some.values().flatten().map(Meanings::len).sum();
         self.too_many = inside + around_blocks.len() > MOST;
@@ -153,7 +154,7 @@ impl Met {
 
 /// Returns true if a changed prefix of a table can be among the selected ones, or can be now. `whole` are the tables of which
 /// all prefixes were selected before the change.
-pub(crate) fn is_met(
+pub(crate) fn is_selected(
     (desired, vrfs): (&Desired, &BTreeMap<TableId, VrfIndex>),
     whole: &BTreeSet<VrfIndex>,
     prefixes: &[Prefixes; 2],

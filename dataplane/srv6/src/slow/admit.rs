@@ -112,7 +112,7 @@ impl SlowPath<'_, '_, '_> {
             Role::Kernel => true,
             Role::Edge | Role::Host => false,
             Role::Fabric => {
-                matches!(self.tables.lookup(vrf, is_v6, destination), Some(Target::Local | Target::Kernel))
+                matches!(self.tables.look_up(vrf, is_v6, destination), Some(Target::Local | Target::Kernel))
             }
         };
         if self.has_source_route() && !is_kernels() { Err(Out::Drop(DropReason::SourceRoute)) } else { Ok(()) }
@@ -208,7 +208,7 @@ impl SlowPath<'_, '_, '_> {
     /// Returns true for a SID of this node, and for an address in the SID space that is neither an address of this
     /// node nor in a subnet behind one of its ports.
     fn is_sid_space(&self, destination: u128) -> bool {
-        match self.tables.lookup(self.progress.layer.vrf, true, destination) {
+        match self.tables.look_up(self.progress.layer.vrf, true, destination) {
             Some(Target::Sid(_)) => true,
             Some(Target::Local | Target::OnLink(_) | Target::Neighbor(_)) => false,
             _ => self.tables.sid_space.contains(destination),
@@ -217,7 +217,7 @@ impl SlowPath<'_, '_, '_> {
 
     /// Returns true for an address of this node, in the table of the port.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
-        match self.tables.lookup(self.progress.layer.vrf, address.is_ipv6(), crate::build::bits(address)) {
+        match self.tables.look_up(self.progress.layer.vrf, address.is_ipv6(), crate::build::bits(address)) {
             Some(Target::Local) => true,
             Some(Target::Sid(index)) => {
                 self.tables.sids.get(index as usize).is_some_and(|sid| self.is_own_address(sid))

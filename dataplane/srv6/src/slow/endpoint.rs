@@ -62,7 +62,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         if has_options || self.progress.layer.srh != SrhEdit::None {
             self.options_in_front()?;
         }
-        self.spend_round()?;
+        self.decrement_hop_limit()?;
         let block = u128::MAX.checked_shl(128 - lblen).unwrap_or(0);
         self.progress.layer.destination = self.progress.layer.destination & block | argument >> lblen;
         self.note(|| Event::Shifted);
@@ -116,7 +116,7 @@ impl<'t> SlowPath<'t, '_, '_> {
             };
         }
         if let (Some(group), true) = (adjacency, self.tables.policy.ua_last_forward && !self.is_own_address(sid)) {
-            self.spend_round()?;
+            self.decrement_hop_limit()?;
             if let Action::EndX { csid: Some(csid), .. } = sid.action {
                 let block = u128::MAX.checked_shl(128 - u32::from(csid.lblen)).unwrap_or(0);
                 self.progress.layer.destination &= block;
@@ -147,8 +147,8 @@ impl<'t> SlowPath<'t, '_, '_> {
         sid.is_local_address && self.leftover(sid) == 0
     }
 
-    /// Refuses a fragment that would have to be reassembled first. The kernel reassembles those for an address of the
-    /// node.
+    /// Refuses a fragment that would have to be reassembled first. A fragment to an address of the node goes to the
+    /// kernel, which reassembles it.
     fn refuse_fragment(&self, sid: &Sid, protocol: u8) -> Out {
         let is_carried = matches!(protocol, protocol::IPV6 | protocol::IPV4);
         if self.is_own_address(sid) && !is_carried { Out::Kernel } else { Out::Drop(DropReason::FragOuter) }

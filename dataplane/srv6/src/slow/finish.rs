@@ -1,4 +1,4 @@
-//! The last stage: what was decided is written into the packet, and counted.
+//! The last stage: writes the decision into the packet, and counts it.
 
 use srv6d_wire::Packet;
 
@@ -10,7 +10,7 @@ use crate::reason::DropReason;
 use crate::tables::Tables;
 use crate::tally::Tally;
 
-/// What is written of a packet that is neither dropped nor held.
+/// What is written into a packet that is neither dropped nor held.
 pub(super) enum Ending<'t> {
     Send(Egress<'t>),
     Kernel,
@@ -68,7 +68,7 @@ pub(super) fn write(
 #[inline]
 fn count_egress(tally: &Tally, layer: &Layer, egress: Egress<'_>) {
     match egress {
-        Egress::Plain(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
+        Egress::Routed(adjacency) => tally.adjacency(adjacency.slot, 1, layer.len()),
         Egress::Encapsulated(path, adjacency, _) => {
             tally.path(path.slot, layer.len() + path.header_len);
             tally.adjacency(adjacency.slot, 1, layer.len() + path.header_len);

@@ -60,7 +60,7 @@ impl<'f> SlowPath<'_, 'f, '_> {
         let Some(segment) = segment else {
             return Err(self.bad_srh(cursor.at + srh::SEGMENTS_LEFT));
         };
-        self.spend_round()?;
+        self.decrement_hop_limit()?;
         self.progress.layer.destination = segment;
         self.note(|| Event::NextSegment);
         self.edit_srh(if psp && left == 1 {

@@ -14,7 +14,8 @@ use crate::tables::{Adjacency, CrossConnect, PathEntry, Tables};
 use crate::trail::Event;
 
 impl<'t> SlowPath<'t, '_, '_> {
-    pub(super) fn spend_round(&mut self) -> Result<(), Out> {
+    /// Decrements the hop limit. Fails if it allows no more hop.
+    pub(super) fn decrement_hop_limit(&mut self) -> Result<(), Out> {
         if self.progress.layer.hop_limit <= 1 {
             return Err(hop_limit());
         }
@@ -23,8 +24,9 @@ impl<'t> SlowPath<'t, '_, '_> {
         Ok(())
     }
 
+    /// Decrements the hop limit, unless that has been done for this packet: forwarding does it once for the whole way.
     pub(super) fn spend_hop(&mut self) -> Result<(), Out> {
-        if self.progress.layer.hop_spent { Ok(()) } else { self.spend_round() }
+        if self.progress.layer.hop_spent { Ok(()) } else { self.decrement_hop_limit() }
     }
 
     pub(super) fn route(&mut self, group: u32) -> Result<Egress<'t>, Out> {
@@ -63,7 +65,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         if self.progress.layer.len() > adjacency.mtu {
             return Err(self.too_big(adjacency.mtu));
         }
-        Ok(Egress::Plain(adjacency))
+        Ok(Egress::Routed(adjacency))
     }
 
     /// Returns the next hop of a group that the flow uses, if packets can be sent to it.
@@ -71,7 +73,7 @@ impl<'t> SlowPath<'t, '_, '_> {
         let tables = self.tables;
         if tables.groups.policy(group) == BY_HASH {
             self.note(|| Event::Group { group, flow: flow(self), by_policy: None });
-            return ready(tables, group, || flow(self));
+            return ready_member(tables, group, || flow(self));
         }
         let flow = flow(self);
         let chosen = self.balancer.hop(tables, group, flow, self.now);
@@ -159,7 +161,7 @@ impl<'t> SlowPath<'t, '_, '_> {
 }
 
 /// Returns the member of a group that a flow uses by its hash, if packets can be sent to it.
-pub(crate) fn ready(tables: &Tables, group: u32, flow: impl FnOnce() -> FlowHash) -> Result<&Adjacency, Out> {
+pub(crate) fn ready_member(tables: &Tables, group: u32, flow: impl FnOnce() -> FlowHash) -> Result<&Adjacency, Out> {
     sendable(tables.member(group, flow).ok_or(Out::Drop(DropReason::AdjDown))?)
 }
 

@@ -1,4 +1,4 @@
-//! What the program has counted: its maps, and what was in the maps that they took the place of.
+//! The counters of the program: those in its present maps, and those of the maps that were replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use crate::XskError;
 pub struct PacketCount {
     /// Number of packets.
     pub packets: u64,
-    /// Number of bytes as they leave: of frames at ports, of IPv6 packets at SIDs, paths and next hops.
+    /// Number of bytes as sent: of frames for a port, of IPv6 packets for a SID, a path or a next hop.
     pub bytes: u64,
 }
 
-/// Counts by their number; those that are missing are zero.
+/// Counts by the number of the counter. Missing ones are zero.
 type Counts = BTreeMap<u32, PacketCount>;
 
 /// All counts, by kind.

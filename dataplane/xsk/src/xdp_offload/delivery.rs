@@ -1,16 +1,16 @@
 //! Delivery to this node: `bpf/offload.c` decapsulates on a port, and a tc program (`bpf/tc.h`) at the ingress of the port
 //! hands what the kernel has merged to the kernel's end of srv6d's own veth.
 //!
-//! The tc program is attached by bpf_link (tcx) in front of all other programs, and touches none of them. What it hands
+//! The tc program is attached in front of all other programs, as `local.rs` says, and touches none of them. What it hands
 //! over was never the port's, as with a worker: filters and rules of the kernel see it on the own veth.
 
 use std::collections::BTreeSet;
 
+use aya::programs::TcAttachType;
 use aya::programs::tc::SchedClassifierLink;
-use aya::programs::{LinkOrder, TcAttachType};
 use srv6d_fib::{Forwarding, KernelEndRow};
 
-use super::{KernelEnd, Wiring, XdpOffload, maps};
+use super::{KernelEnd, ProgramWiring, XdpOffload, maps};
 use crate::XskError;
 
 /// Name of the program's function in `bpf/tc.h`.
@@ -20,25 +20,25 @@ const PROGRAM: &str = "srv6d_delivered";
 pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
 
 impl XdpOffload {
-    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there.
+    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
     ///
     /// # Errors
-    /// The kernel refuses; it must be Linux 6.6 or newer.
+    /// The kernel refuses.
     pub fn put_on_ingress(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         if !self.ingress.contains_key(&port) {
-            let place = (TcAttachType::Ingress, LinkOrder::first());
-            let link = self.attach(PROGRAM, ifname, place).map_err(|why| super::local::error(ifname, &why))?;
+            let link =
+                self.attach(PROGRAM, ifname, TcAttachType::Ingress).map_err(|why| super::local::error(ifname, &why))?;
             self.ingress.insert(port, Ingress(link));
         }
         Ok(())
     }
 
-    /// Takes the program off all ports but these. The tables in force must not deliver from the others.
+    /// Takes the program off all ports except these. The tables in force must not deliver packets from other ports.
     pub fn keep_on_ingress(&mut self, ports: &BTreeSet<u16>) {
         self.ingress.retain(|port, _| ports.contains(port));
     }
 
-    pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &Wiring) -> Result<(), XskError> {
+    pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         let row = |end: &KernelEnd| {
             let (ifindex, number) = (end.ifindex, end.number.into());
             KernelEndRow { ethernet: forwarding.to_kernel, ifindex, number }
@@ -86,7 +86,9 @@ mod tests {
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding, delivers: bool) {
         let kernel = KernelEnd { from: [1].into(), ..KernelEnd::of("lo", 5).unwrap() };
         let kernel = Some(kernel).filter(|_| delivers);
-        offload.publish(forwarding, &Wiring { from: [(1, 3)].into(), kernel, ..Wiring::default() }).unwrap();
+        offload
+            .publish(forwarding, &ProgramWiring { from: [(1, 3)].into(), kernel, ..ProgramWiring::default() })
+            .unwrap();
     }
 
     /// Returns tables with a SID that decapsulates into table 4, which has addresses of this node.
@@ -147,7 +149,8 @@ mod tests {
         let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [MARK.as_slice(), &ethernet(kind, packet)].concat());
         let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
         let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
-        // Outer class, inner class, what becomes of it, and with the DSCP of the outer header.
+        // Each case has the traffic class of the outer header, that of the inner header, the resulting one, and the one
+        // that results with the DSCP of the outer header.
         for (outer, inner, class, of_uniform) in
             [(0, 0, 0, 0), (0xb8, 2, 2, 0xba), (0xbb, 2, 3, 0xbb), (0xb9, 2, 1, 0xb9), (0xba, 0x29, 0x29, 0xb9)]
         {

@@ -17,7 +17,7 @@ pub(super) struct Index {
     pub(super) blocks: BTreeMap<u32, BlockRow>,
     /// Numbers of pages, by index of the block and the upper half of the uSID.
     pub(super) pages: BTreeMap<u32, u32>,
-    /// By page and the lower half of the uSID.
+    /// Rows of uSIDs, by page and the lower half of the uSID.
     pub(super) usids: BTreeMap<u32, PrefixRow>,
 }
 

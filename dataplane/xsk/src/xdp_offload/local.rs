@@ -1,8 +1,12 @@
 //! The tc program (`bpf/tc.h`), which encapsulates what applications of this node send before it is cut into packets.
 //!
-//! It is attached by bpf_link (tcx) behind all other programs of the interface, and touches none of them.
+//! It is attached behind all other programs of the interface, and touches none of them: by bpf_link (tcx), or as a filter of
+//! clsact where the kernel has no tcx (before Linux 6.6). A filter does not end with the process. It is harmless then: there is
+//! no frame left for it, and the next srv6d takes it away.
 
-use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions, TcError, TcHandle, qdisc_add_clsact,
+};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 
 use super::{XdpOffload, in_short};
@@ -12,7 +16,23 @@ use crate::program::{chain, load, os_code, program_fix};
 /// Name of the program's function in `bpf/tc.h`.
 const PROGRAM: &str = "srv6d_local";
 
-/// The place where the program is.
+/// By what tc programs are attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hook {
+    /// By bpf_link, which ends with the process (Linux 6.6).
+    #[default]
+    Tcx,
+    /// As filters of the clsact qdisc, which is made if there is none, and stays.
+    Clsact,
+}
+
+/// Priorities among the filters of clsact: in front of all others, and behind them.
+const FIRST: u16 = 1;
+const LAST: u16 = u16::MAX;
+/// Handle of an own filter, by which it is known again. A process without CAP_PERFMON cannot name its programs.
+const OWN: TcHandle = TcHandle::new(0x5352, 0x7636);
+
+/// The interface whose egress has the program.
 pub(super) struct Local {
     port: u16,
     ifindex: u32,
@@ -25,12 +45,11 @@ impl XdpOffload {
     /// in the table of this port.
     ///
     /// # Errors
-    /// The kernel refuses; it must be Linux 6.6 or newer.
+    /// The kernel refuses.
     pub fn put_on_local(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
         let ifindex = crate::ifindex(ifname)?;
         self.maps.port_of.insert(ifindex, u32::from(port), 0).map_err(|why| self.port_error(ifname, &why))?;
-        let place = (TcAttachType::Egress, LinkOrder::last());
-        let attached = self.attach(PROGRAM, ifname, place).map_err(|why| error(ifname, &why));
+        let attached = self.attach(PROGRAM, ifname, TcAttachType::Egress).map_err(|why| error(ifname, &why));
         if attached.is_err() {
             let _ = self.maps.port_of.remove(&ifindex); // it has just been inserted
         }
@@ -38,19 +57,49 @@ impl XdpOffload {
         Ok(())
     }
 
+    /// Attaches a program in front of all others that receive, or behind all others that send.
     pub(super) fn attach(
         &mut self,
         name: &str,
         ifname: &str,
-        (place, order): (TcAttachType, LinkOrder),
+        place: TcAttachType,
     ) -> Result<SchedClassifierLink, ProgramError> {
         let program = self.ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
         let program: &mut SchedClassifier = program.try_into()?;
         if program.fd().is_err() {
             load(|| program.load())?;
         }
-        let link = program.attach_with_options(ifname, place, TcAttachOptions::TcxOrder(order))?;
+        if self.hook == Hook::Tcx {
+            let order = if place == TcAttachType::Ingress { LinkOrder::first() } else { LinkOrder::last() };
+            match program.attach_with_options(ifname, place, TcAttachOptions::TcxOrder(order)) {
+                Ok(link) => return program.take_link(link),
+                // Older kernels have no such type of link.
+                Err(why) if os_code(&why) == Some(libc::EINVAL) => self.hook = Hook::Clsact,
+                Err(why) => return Err(why),
+            }
+        }
+        let link = attach_to_clsact(program, ifname, place)?;
         program.take_link(link)
+    }
+
+    /// Attaches tc programs as on a kernel without tcx.
+    pub fn forgo_tcx(&mut self) {
+        self.hook = Hook::Clsact;
+    }
+
+    /// Returns by what tc programs are attached.
+    pub fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// Lets the program send through a port, or leaves what is to be sent there to the workers.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn let_local_send(&mut self, port: u16, may: bool) -> Result<(), XskError> {
+        let ifindex = self.ifindexes.get(&port).copied().filter(|_| may).unwrap_or_default();
+        let set = self.maps.interfaces.set(port.into(), ifindex, 0);
+        set.map_err(|why| super::map_error("name the port's interface", &why))
     }
 
     /// Takes the program off the interface.
@@ -72,13 +121,25 @@ impl XdpOffload {
     }
 }
 
+/// Attaches a program to the clsact qdisc of an interface, in the place of one that an srv6d has left behind.
+fn attach_to_clsact(
+    program: &mut SchedClassifier,
+    ifname: &str,
+    place: TcAttachType,
+) -> Result<SchedClassifierLinkId, ProgramError> {
+    match qdisc_add_clsact(ifname) {
+        Err(TcError::NetlinkError(why)) if why.raw_os_error() == Some(libc::EEXIST) => {}
+        made => made?,
+    }
+    let priority = if place == TcAttachType::Ingress { FIRST } else { LAST };
+    let left_behind = SchedClassifierLink::attached(ifname, place, priority, OWN, None).map_err(TcError::IoError)?;
+    drop(left_behind); // which takes it off; mostly there is none
+    let options = NlOptions { priority, handle: OWN, ..NlOptions::default() };
+    program.attach_with_options(ifname, place, TcAttachOptions::Netlink(options))
+}
+
 pub(super) fn error(ifname: &str, why: &ProgramError) -> XskError {
-    let code = os_code(why);
-    let fix = match code {
-        // Older kernels have no such type of link.
-        Some(libc::EINVAL) => "use Linux 6.6 or newer, which has tcx, or write engine = \"worker\" under [host]",
-        _ => program_fix(code),
-    };
+    let fix = program_fix(os_code(why));
     XskError::Program { ifname: ifname.to_owned(), what: "attach", why: in_short(&chain(why)), fix }
 }
 
@@ -88,13 +149,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use srv6d_fib::{
-        DECREMENTS_LOCAL, DeviceRow, Forwarding, GroupRow, HopRow, NodeRow, PathKind, PathRow, PortRow,
-        TARGET_INDEX_BITS, TARGET_STEER,
+        DECREMENTS_LOCAL, DeviceRow, FORWARDS, Forwarding, GroupRow, HopRow, NodeRow, ONE_SEGMENT, PathKind, PathRow,
+        PortRow, SrhRow, TARGET_INDEX_BITS, TARGET_STEER, TWO_SEGMENTS,
     };
 
     use super::*;
     use crate::test_run::once_local;
-    use crate::xdp_offload::{PacketCount, Sizes, Wiring};
+    use crate::xdp_offload::{PacketCount, ProgramWiring, Sizes};
 
     const PASS: u32 = u32::MAX;
     const REDIRECT: u32 = 7;
@@ -112,7 +173,7 @@ mod tests {
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
         let to = [(1, DeviceRow { number: 3, mtu: 0, flags: 0 })].into();
-        let wiring = Wiring { from: [(2, 5)].into(), to, ..Wiring::default() };
+        let wiring = ProgramWiring { from: [(2, 5)].into(), to, ..ProgramWiring::default() };
         offload.publish(forwarding, &wiring).unwrap();
     }
 
@@ -132,7 +193,7 @@ mod tests {
         let one = |at| GroupRow { count: 1, at, ..GroupRow::default() };
         let prefixes = [(0x2001_0db8 << 96, 32), (10 << 120, 8)].map(|prefix| BTreeMap::from([(prefix, steer)]));
         Forwarding {
-            ports: [(2, PortRow::default())].into(),
+            ports: [(2, PortRow { flags: FORWARDS, ..PortRow::default() })].into(),
             tables: [(0, prefixes)].into(),
             steers: [(6, one(11))].into(),
             paths: [(11, path)].into(),
@@ -184,6 +245,51 @@ mod tests {
 
     #[test]
     #[ignore = "needs root"]
+    fn an_srh_stands_behind_the_outer_header_and_names_what_is_inside() {
+        let (mut offload, lo) = on_loopback();
+        let mut srh = SrhRow::default();
+        (0..).zip(srh.bytes.as_flattened_mut()).for_each(|(at, byte)| *byte = at);
+        for units in [ONE_SEGMENT, TWO_SEGMENTS] {
+            let len = 8 * units;
+            let longest = 52 + 40 + u16::from(len);
+            let path = |path: PathRow, mtu| PathRow { kind: PathKind::WithSrh, srh_units: units, mtu, ..path };
+            let of = |mtu, flags| {
+                let steering = steering();
+                let paths = steering.paths.iter().map(|(&at, &row)| (at, path(row, mtu))).collect();
+                let node = NodeRow { flags, ..NodeRow::default() };
+                Forwarding { node, paths, srhs: [(11, srh)].into(), ..steering }
+            };
+            publish(&mut offload, &of(longest - 1, 0));
+            assert_eq!(run(&offload, &v6(UDP), lo), (PASS, v6(UDP)), "the SRH counts");
+            let before = offload.path(4).bytes;
+            for (flags, spent) in [(0, 0), (DECREMENTS_LOCAL, 1)] {
+                publish(&mut offload, &of(longest, flags));
+                for (frame, protocol, hop_limit) in [(v6(UDP), 41, 7), (v4(), 4, 8)] {
+                    let (verdict, out) = run(&offload, &frame, lo);
+                    let (outer, behind) = out.split_at(54);
+                    let (written, inner) = behind.split_at(len.into());
+                    let payload = u8::try_from(inner.len()).unwrap() + len;
+                    assert_eq!((verdict, &outer[18..22]), (REDIRECT, [0, payload, 43, 64].as_slice()));
+                    assert_eq!((written[0], &written[1..]), (protocol, &srh.bytes.as_flattened()[1..len.into()]));
+                    let mut expected = frame[14..].to_vec();
+                    expected[hop_limit] -= spent;
+                    if protocol == 4 {
+                        expected[10] += spent;
+                    }
+                    assert_eq!(inner, expected);
+                }
+            }
+            assert_eq!(offload.path(4).bytes - before, 2 * (52 + 32 + 2 * (40 + u64::from(len))));
+        }
+        let two = steering().paths.values().next().copied().unwrap();
+        let three = PathRow { kind: PathKind::WithSrh, srh_units: TWO_SEGMENTS + 2, mtu: 1500, ..two };
+        let forwarding = Forwarding { paths: [(11, three)].into(), srhs: [(11, srh)].into(), ..steering() };
+        publish(&mut offload, &forwarding);
+        assert_eq!(run(&offload, &v6(UDP), lo), (PASS, v6(UDP)), "an SRH of three segments is the worker's");
+    }
+
+    #[test]
+    #[ignore = "needs root"]
     fn a_foreign_program_stays_and_comes_first() {
         let (mut foreign, lo) = on_loopback();
         let programs = || {
@@ -201,6 +307,54 @@ mod tests {
         assert_eq!(programs(), alone, "the attachment ends with its owner");
         publish(&mut foreign, &steering());
         assert_eq!(run(&foreign, &v6(UDP), lo).0, REDIRECT);
+    }
+
+    /// Returns the filters at the egress of `lo`, first priorities.
+    fn filters() -> Vec<(u64, String)> {
+        let show = ["-j", "filter", "show", "dev", "lo", "egress"];
+        let shown = std::process::Command::new("tc").args(show).output().unwrap();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        let lines = text.split("\"pref\":").skip(1);
+        let filter = |line: &str| {
+            let (priority, rest) = line.split_once(',').unwrap();
+            let name = rest.split_once("\"bpf_name\":\"").and_then(|(_, name)| name.split_once('"'));
+            Some((priority.parse().unwrap(), name?.0.to_owned()))
+        };
+        lines.filter_map(filter).collect()
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn without_tcx_the_program_is_a_filter_behind_the_foreign_ones_and_its_leftover_is_replaced() {
+        let (mut foreign, lo) = on_loopback();
+        foreign.take_off_local();
+        let program: &mut SchedClassifier = foreign.ebpf.program_mut("srv6d_delivered").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        qdisc_add_clsact("lo").unwrap();
+        let options = TcAttachOptions::Netlink(NlOptions { priority: 50_000, ..NlOptions::default() });
+        let link = program.attach_with_options("lo", TcAttachType::Egress, options).unwrap();
+        let _of_others = program.take_link(link).unwrap();
+        let others = filters();
+        assert_eq!(others.len(), 1, "{others:?}");
+
+        let own = || {
+            let mut own = XdpOffload::load(&Sizes::largest()).unwrap();
+            own.forgo_tcx();
+            own.add_port(3, "lo").unwrap();
+            own.put_on_local(5, "lo").unwrap();
+            own
+        };
+        let with_own = [others.clone(), vec![(u64::from(LAST), "srv6d_local".to_owned())]].concat();
+        let killed = own();
+        assert_eq!((killed.hook(), filters()), (Hook::Clsact, with_own.clone()));
+        std::mem::forget(killed.local); // as if the process had been killed
+        assert_eq!(filters(), with_own);
+        let mut own = own();
+        assert_eq!(filters(), with_own, "it takes the place of what was left behind");
+        publish(&mut own, &steering());
+        assert_eq!(run(&own, &v6(UDP), lo).0, REDIRECT);
+        drop(own);
+        assert_eq!(filters(), others);
     }
 
     #[test]
@@ -232,12 +386,13 @@ mod tests {
         let path = |change: fn(&mut PathRow)| with(&|rows| rows.paths.values_mut().for_each(change));
         let hop = |change: fn(&mut HopRow)| with(&|rows| rows.hops.values_mut().for_each(change));
         let tables = [
-            ("SRH", path(|path| path.kind = PathKind::WithSrh)),
+            ("SRH that is not there", path(|path| path.kind = PathKind::WithSrh)),
             ("path of the slow path", path(|path| path.kind = PathKind::Slow)),
             ("too long for the path", path(|path| path.mtu = 91)),
             ("too long for the port", hop(|hop| hop.mtu = 91)),
             ("no next hop", with(&|rows| rows.hops.clear())),
             ("unknown port", hop(|hop| hop.port = 4)),
+            ("the port is the worker's", with(&|rows| rows.ports.values_mut().for_each(|port| port.flags = 0))),
             ("not steered", with(&|rows| rows.tables.clear())),
         ];
         for (name, forwarding) in tables {
@@ -265,6 +420,10 @@ mod tests {
         }
         assert_eq!(offload.path(4), PacketCount::default());
         assert_eq!(run(&offload, &v6(UDP), lo).0, REDIRECT);
+        for (may, verdict) in [(false, PASS), (true, REDIRECT)] {
+            offload.let_local_send(3, may).unwrap();
+            assert_eq!(run(&offload, &v6(UDP), lo).0, verdict);
+        }
         offload.remove_port(3);
         assert_eq!(run(&offload, &v6(UDP), lo).0, PASS, "the port is gone");
     }

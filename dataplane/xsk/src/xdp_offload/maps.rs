@@ -41,7 +41,7 @@ macro_rules! rows {
 
 rows!(NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, SrhRow, HopRow, DeviceRow, u32);
 
-/// A table of two generations, whose rows stand in turn.
+/// A table of two generations in one map, whose rows alternate.
 pub(super) struct Table<R: Row> {
     map: Array<MapData, R::Bytes>,
     /// Rows of one generation.

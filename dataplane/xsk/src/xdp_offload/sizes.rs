@@ -1,4 +1,4 @@
-//! How large the maps are: as large as the tables need, so that a small node takes little of the kernel's memory.
+//! The sizes of the maps: as large as the tables need, so that a small node takes little of the kernel's memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,13 +36,13 @@ const MAPS: [(&str, u32, u32); 18] = [
 pub struct Sizes(BTreeMap<&'static str, u32>);
 
 impl Sizes {
-    /// As much as maps may ever hold.
+    /// Returns the largest sizes that maps may have.
     pub fn largest() -> Self {
         Self(MAPS.into_iter().map(|(name, _, most)| (name, most)).collect())
     }
 
-    /// Room for these tables, and for some more: each number of rows is a power of two. `devices` have a number in the
-    /// program. What is above the limits is left out.
+    /// Returns sizes with room for these tables, and for some more rows: each size is a power of two. `devices` is the
+    /// number of devices that have a number in the program. Rows above the limits have no room.
     pub fn of(forwarding: &Forwarding, devices: usize) -> Self {
         let needed = needed(forwarding, devices);
         let rows = |(name, fewest, most): (&'static str, u32, u32)| {
@@ -52,7 +52,7 @@ impl Sizes {
         Self(MAPS.into_iter().map(rows).collect())
     }
 
-    /// Returns whether no map of the other sizes is larger.
+    /// Returns whether every map is at least as large as with the other sizes.
     pub fn contain(&self, other: &Self) -> bool {
         other.0.iter().all(|(name, rows)| self.0.get(name).is_some_and(|own| own >= rows))
     }
@@ -71,7 +71,7 @@ impl Sizes {
     }
 }
 
-/// Returns the number of rows that these tables need, above the limits too.
+/// Returns the number of rows that these tables need in each map. It may be above the limits.
 fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32> {
     let behind = |last: Option<u32>| last.map_or(0, |last| last.saturating_add(1));
     let Forwarding { sids, steers, steer_members, steer_patterns, paths, srhs, .. } = forwarding;

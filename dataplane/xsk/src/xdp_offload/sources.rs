@@ -6,13 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use aya::maps::MapError;
 use srv6d_fib::{Forwarding, KeyRow, OF_DOMAIN, TABLES, key_owner, of_carriers, of_port, of_table};
 
-use super::{Wiring, XdpOffload, maps};
+use super::{ProgramWiring, XdpOffload, maps};
 
 /// Prefixes by network and length.
 type Prefixes = BTreeSet<(u128, u8)>;
 
 impl XdpOffload {
-    pub(super) fn write_sources(&mut self, set: usize, wanted: &Forwarding, wiring: &Wiring) -> Result<(), MapError> {
+    pub(super) fn write_sources(
+        &mut self,
+        set: usize,
+        wanted: &Forwarding,
+        wiring: &ProgramWiring,
+    ) -> Result<(), MapError> {
         let wanted = by_owner(set, wanted, wiring);
         let Some(written) = self.sets.get_mut(set) else { return Ok(()) };
         let (map, now) = (&mut self.maps.sources, &mut written.sources);
@@ -36,7 +41,7 @@ impl XdpOffload {
 }
 
 /// Returns the prefixes by the value that stands in front of the address in a key.
-fn by_owner(set: usize, wanted: &Forwarding, wiring: &Wiring) -> BTreeMap<u32, Prefixes> {
+fn by_owner(set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> BTreeMap<u32, Prefixes> {
     let domain = (key_owner(set, OF_DOMAIN, false), wanted.domain.clone());
     let number = |port: &u16| wiring.from.get(port).copied();
     let of_ports = wanted.sources.iter().filter_map(|(port, sources)| Some((of_port(number(port)?), sources)));

@@ -1,6 +1,6 @@
 //! Copies of the frames that the program forwards, for captures.
 //!
-//! The program writes them into a ring while ports are [captured](super::Wiring::captured) and a [`Tap`] is open. Without one it
+//! The program writes them into a ring while ports are [captured](super::ProgramWiring::captured) and a [`Tap`] is open. Without one it
 //! reads nothing more than the flags of rows that it has anyway.
 
 use std::io;
@@ -198,7 +198,7 @@ mod tests {
     use super::super::tests::{REDIRECT, forwarding, frame, on_loopback, steering, wiring};
     use super::*;
     use crate::test_run::once;
-    use crate::xdp_offload::Wiring;
+    use crate::xdp_offload::ProgramWiring;
 
     type Copied = (bool, usize, Vec<u8>);
 
@@ -216,8 +216,10 @@ mod tests {
     fn what_is_forwarded_is_copied_as_it_came_and_as_it_leaves_and_nothing_else_is() {
         let (mut offload, arrival) = on_loopback();
         let mut tap = offload.open_tap().unwrap();
-        let captured =
-            |captured: &[u16]| Wiring { captured: captured.iter().copied().collect::<BTreeSet<u16>>(), ..wiring() };
+        let captured = |captured: &[u16]| ProgramWiring {
+            captured: captured.iter().copied().collect::<BTreeSet<u16>>(),
+            ..wiring()
+        };
         let long = [frame(), vec![7; 1400]].concat();
         let frames = [frame(), with_length(long)];
         for (rows, changed) in [(forwarding(9), false), (steering(), true)] {
@@ -259,7 +261,7 @@ mod tests {
         const FRAMES: usize = 20_000;
         let (mut offload, arrival) = on_loopback();
         let mut tap = offload.open_tap().unwrap();
-        offload.publish(&forwarding(9), &Wiring { captured: [3].into(), ..wiring() }).unwrap();
+        offload.publish(&forwarding(9), &ProgramWiring { captured: [3].into(), ..wiring() }).unwrap();
         for _ in 0..FRAMES {
             assert_eq!(once(offload.program().unwrap(), &frame(), arrival).unwrap().0, REDIRECT);
         }

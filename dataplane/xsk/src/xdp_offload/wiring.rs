@@ -1,4 +1,4 @@
-//! Where the ports of tables are.
+//! The devices of the ports in the tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::XskError;
 
 /// The devices of one generation, by the index of their port in the tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wiring {
+pub struct ProgramWiring {
     /// Number of the device, for ports whose packets the program may forward.
     pub from: BTreeMap<u16, u16>,
     /// What the program knows of ports that packets may leave through.
@@ -22,7 +22,7 @@ pub struct Wiring {
     pub captured: BTreeSet<u16>,
 }
 
-impl Wiring {
+impl ProgramWiring {
     /// Whether somebody captures the device of this number.
     pub(super) fn captures(&self, number: u32) -> bool {
         u16::try_from(number).is_ok_and(|number| self.captured.contains(&number))
@@ -48,7 +48,7 @@ pub struct TakenOver {
 pub struct KernelEnd {
     /// Index of its interface.
     pub ifindex: u32,
-    /// Number of the device that is the other end.
+    /// Number of the device that is the packet end of the veth.
     pub number: u16,
     /// Ports that [`put_on_ingress`](super::XdpOffload::put_on_ingress) has been called for, by their index in the tables.
     pub from: BTreeSet<u16>,
@@ -100,7 +100,7 @@ mod tests {
                 verdict
             };
             queue.give(5);
-            offload.publish(&forwarding(9), &Wiring { taken_over, ..wiring() }).unwrap();
+            offload.publish(&forwarding(9), &ProgramWiring { taken_over, ..wiring() }).unwrap();
             for (seen, finished) in [(number - 1, 5), (number, 4)] {
                 queue.finish(seen, finished);
                 assert_eq!((run(&offload), queue.taken()), (PASS, number - 1), "{name}: {finished} of 5 are finished");
@@ -112,7 +112,7 @@ mod tests {
         }
         // What is not new is not looked at.
         let more = TakenOver { number: 4, hops: [7].into(), ports: [2].into(), prefixes: [(1, false, (0, 0))].into() };
-        offload.publish(&steering(), &Wiring { taken_over: more, ..wiring() }).unwrap();
+        offload.publish(&steering(), &ProgramWiring { taken_over: more, ..wiring() }).unwrap();
         assert_eq!(once(offload.program().unwrap(), &frame(), arrival).unwrap().0, REDIRECT);
         assert_eq!((queue.taken(), other.taken()), (3, 0));
     }

@@ -4,7 +4,9 @@
 use crate::netns;
 
 use netns::{PORT_MAC, Wire, assert_adds_up, bytes, drain, enter, ip, ipv6, receive, until, veth};
-use srv6d_xsk::{BusyPolling, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError, offload};
+use srv6d_xsk::{
+    BusyPolling, Mode, Program, ProgramSettings, Rings, Socket, Umem, UmemRings, XskError, device_features,
+};
 
 fn claim_all() -> ProgramSettings {
     ProgramSettings { untagged: true, claim_all: true, ..ProgramSettings::default() }
@@ -277,19 +279,19 @@ fn one_wake_up_sends_more_than_one_burst() {
 fn offloads_are_read_and_switched() {
     enter();
     veth("b", "pb", 1500, 3);
-    assert!(offload::tx_checksum_on("b").unwrap());
-    offload::set_tx_checksum_off("b").unwrap();
-    assert!(!offload::tx_checksum_on("b").unwrap());
-    offload::set_segmentation_off("b").unwrap();
-    let now = offload::offloads("b").unwrap();
+    assert!(device_features::tx_checksum_on("b").unwrap());
+    device_features::set_tx_checksum_off("b").unwrap();
+    assert!(!device_features::tx_checksum_on("b").unwrap());
+    device_features::set_segmentation_off("b").unwrap();
+    let now = device_features::features("b").unwrap();
     assert!(!now.tx_checksum && !now.tso && !now.gso, "{now:?}");
-    assert_eq!(offload::driver("b").unwrap(), "veth");
-    assert_eq!(offload::queues("b").unwrap(), 3);
-    assert_eq!(offload::mac("b").unwrap(), PORT_MAC);
-    assert_eq!(offload::mtu("b").unwrap(), 1500);
+    assert_eq!(device_features::driver("b").unwrap(), "veth");
+    assert_eq!(device_features::queues("b").unwrap(), 3);
+    assert_eq!(device_features::mac("b").unwrap(), PORT_MAC);
+    assert_eq!(device_features::mtu("b").unwrap(), 1500);
     let port = srv6d_xsk::probe::interface("b").unwrap();
     assert_eq!((port.driver.as_str(), port.queues, port.program), ("veth", 3, None));
-    let wrong = offload::tx_checksum_on("nosuch").unwrap_err();
+    let wrong = device_features::tx_checksum_on("nosuch").unwrap_err();
     assert!(wrong.to_string().contains("nosuch: no such interface"), "{wrong}");
 }
 

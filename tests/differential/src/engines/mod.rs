@@ -3,8 +3,8 @@
 mod kernel;
 mod model;
 mod paths;
+mod programs;
 mod worker;
-mod xdp_program;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use srv6d_srv6::{Slots, Tables, Tally};
 pub use kernel::Kernel;
 pub use model::Model;
 pub use paths::{FastPath, SlowPath};
+pub use programs::{TcProgram, XdpProgram};
 pub use worker::Worker;
-pub use xdp_program::XdpProgram;
 
 /// Nanoseconds between frames. With the lowest rate limit (`icmp_per_second = 1`) an ICMP error is allowed after one
 /// second, whatever the rate was when the previous error was sent. So no error is suppressed.
@@ -33,8 +33,8 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Returns `None` if the state cannot be built into tables. Engines that go over to the same state one after the other
-    /// share its tables.
+    /// Compiles a state. Returns `None` if it cannot be built into tables. Engines that are configured with the same
+    /// state one after the other share its tables.
     fn of(desired: &Desired) -> Option<Rc<Self>> {
         thread_local!(static LAST: RefCell<Option<Rc<Compiled>>> = const { RefCell::new(None) });
         LAST.with_borrow_mut(|last| {

@@ -34,7 +34,7 @@ impl Engine for FastPath {
         Ok(self.compiled.is_some())
     }
 
-    /// The frame is left if it is not plain; then it must be as it was.
+    /// Forwards a plain frame. A frame that is not plain is left, and must be unchanged.
     fn forward(&mut self, port: u16, frame: &[u8]) -> Result<Treatment, String> {
         let Compiled { tables, slots, .. } = self.compiled.as_deref().ok_or("no tables")?;
         let tally = Tally::new(slots);
@@ -56,7 +56,7 @@ impl Engine for FastPath {
         }
     }
 
-    /// As for the worker.
+    /// Returns the same number as for `Worker`, because this path has the same cache.
     fn times(&self) -> usize {
         4
     }

@@ -89,8 +89,8 @@ impl Engine for Worker {
         Ok(Treatment::Outcomes(vec![Outcome { verdict, frame, counts: counts(&self.slots, &tally) }]))
     }
 
-    /// The first two times the worker searches for the destination, because after a miss the cache is bypassed for one
-    /// burst. The other two times it finds the destination in the cache.
+    /// Returns four: the first two times the worker searches for the destination, because after a miss the cache is
+    /// bypassed for one burst. The other two times it finds the destination in the cache.
     fn times(&self) -> usize {
         4
     }

@@ -14,7 +14,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use srv6d_config::{self as config, Config};
 use srv6d_controller::{PeerState, Snapshot};
-use srv6d_daemon::source::running::{Sources, Status};
+use srv6d_daemon::source::running::{Controllers, Status};
 use srv6d_offer::Offer;
 use srv6d_plan::{self as plan, Environment};
 use srv6d_srv6::carrier::Carrier;
@@ -76,7 +76,7 @@ pub fn syd(data: &[u8]) {
         rig.runtime.block_on(async {
             let told = bodies.get(2).map_or(0, |events| events.split(|byte| *byte == b'\n').count() - 1);
             rig.answers.say(Said { status, bodies: bodies.to_vec() });
-            rig.sources = Sources::default();
+            rig.sources = Controllers::default();
             rig.sources.configure(&rig.config, "fuzz");
             until_it_has_looked(&mut rig.sources, 0).await;
             // Events may arrive at any time; their number limits what they can cause.
@@ -104,7 +104,7 @@ thread_local! {
 /// A source with its configuration, the server that it asks, and the answers of the server.
 struct Rig {
     // Declared before the runtime, because the sources have to be dropped first.
-    sources: Sources,
+    sources: Controllers,
     config: Config,
     answers: Answers,
     runtime: Runtime,
@@ -117,7 +117,7 @@ impl Rig {
         let port = runtime.block_on(answers.serve());
         let text = format!("{NODE}{}", source(port));
         let config = config::parse(&text, "srv6d.toml").unwrap_or_else(|errors| panic!("{errors}"));
-        Self { sources: Sources::default(), config, answers, runtime }
+        Self { sources: Controllers::default(), config, answers, runtime }
     }
 
     fn of_jalapeno(kind: usize) -> Self {
@@ -216,13 +216,13 @@ impl Answers {
 }
 
 /// Lets the source ask the controller once more, and waits until that round has ended.
-async fn look(sources: &mut Sources) {
+async fn look(sources: &mut Controllers) {
     let before = snapshot(sources).health.attempts;
     sources.sync();
     until_it_has_looked(sources, before).await;
 }
 
-async fn until_it_has_looked(sources: &mut Sources, attempts: u64) {
+async fn until_it_has_looked(sources: &mut Controllers, attempts: u64) {
     let looked = async {
         loop {
             let health = snapshot(sources).health.clone();
@@ -238,17 +238,17 @@ async fn until_it_has_looked(sources: &mut Sources, attempts: u64) {
 
 /// Returns whether a round is in progress. During a round, partial results are published without the time of the next
 /// round.
-fn is_on_its_way(sources: &Sources, attempts: u64) -> bool {
+fn is_on_its_way(sources: &Controllers, attempts: u64) -> bool {
     let health = &snapshot(sources).health;
     health.attempts > attempts && health.next.is_none()
 }
 
-fn snapshot(sources: &Sources) -> Arc<Snapshot> {
+fn snapshot(sources: &Controllers) -> Arc<Snapshot> {
     sources.status().first().map(|status: &Status| Arc::clone(&status.snapshot)).unwrap_or_default()
 }
 
 /// Checks that the offers consist of carriers, can be put in force, and are no larger than the answers can explain.
-fn check(sources: &Sources, config: &Config, data: &[u8]) {
+fn check(sources: &Controllers, config: &Config, data: &[u8]) {
     let offers: Vec<Offer> = sources.offers();
     let steers = offers.iter().flat_map(|offer| &offer.steers);
     for path in steers.flat_map(|steer| &steer.paths) {

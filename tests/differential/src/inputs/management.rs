@@ -122,7 +122,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Reload { dry_run: true },
         Request::Rollback { generation: Some(3), dry_run: false },
         Request::Sync,
-        Request::Capture { port: "eth1".to_owned(), direction: Some(Direction::In) },
+        Request::Capture { ports: vec!["eth1".to_owned()], direction: Some(Direction::In) },
         diff("[node]\nsource = \"2001:db8::1\"\n"),
         diff("[[port]]\n"),
     ]);
@@ -136,7 +136,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             pending: words,
             returned_to: Some(5),
         }),
-        Response::Capturing { device: "eth1".to_owned() },
+        Response::Capturing { devices: vec!["eth1".to_owned()] },
         Response::Ports(Vec::new()),
         Response::Source(Vec::new()),
     ];

@@ -109,7 +109,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let (ahead, behind) = messages.split_at(turn);
         let frames: Vec<u8> = behind.iter().chain(ahead).flat_map(|message| bytes::frame(message)).collect();
         seeds.push([&[u8::try_from(turn).unwrap_or(u8::MAX)][..], &frames].concat());
-        // One frame with all messages.
+        // This seed is one frame with all messages.
         seeds.push([&[200][..], &bytes::frame(&[behind.concat(), ahead.concat()].concat())].concat());
     }
     seeds

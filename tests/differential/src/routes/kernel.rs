@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use srv6d_config::Config;
 use srv6d_kernel_routes::{Effect, Message, Messages, RouteKey, Routes};
-use srv6d_plan::{self as plan, Environment, Plan, Sources};
+use srv6d_plan::{self as plan, Environment, Plan, PlanInputs};
 use srv6d_srv6::desired::Desired;
 
 use super::{bytes, compiled, environment, node, planned};
@@ -88,8 +88,8 @@ impl Followed {
     fn follow(&mut self, routes: Routes, changed: &BTreeSet<RouteKey>) {
         self.environment.routes = Arc::new(routes);
         let next_hops: Vec<IpAddr> = compiled(&self.plan).next_hops().map(|(_, address, _)| address).collect();
-        let sources = Sources { config: self.config, offers: &[], environment: &self.environment };
-        let amended = plan::amended(sources, &self.plan, changed, &next_hops);
+        let inputs = PlanInputs { config: self.config, offers: &[], environment: &self.environment };
+        let amended = plan::plan_change(inputs, &self.plan, changed, &next_hops);
         let new = planned(self.config, &self.environment);
         if let Some(amended) = amended {
             self.plan.amend(amended);

@@ -85,7 +85,7 @@ fn message(from: &mut Unstructured, of_zebra: bool) -> Result<Vec<u8>> {
             id(from)?,
             &one_hop(from)?,
         ),
-        // Groups of groups, of themselves, or of unknown objects.
+        // The members of a group may be groups, the group itself, or unknown objects.
         2 | 3 => {
             let count = from.int_in_range(0..=12)?;
             let members: Vec<(u32, u8)> =

@@ -1,6 +1,7 @@
-//! Random frames on random states, with the XDP program of `offload = "xdp"` and of `engine = "tc"` in front. Frames that
-//! it forwards, or decapsulates for this node, have the bytes and counters that the packet path would have produced, and
-//! frames that it leaves to the packet path are unchanged.
+//! Random frames on random states, with the XDP program of `offload = "xdp"` and of `engine = "tc"` in front, and with the
+//! tc program that encapsulates what applications send. Frames that a program forwards, or decapsulates for this node, have
+//! the bytes and counters that the packet path would have produced, and frames that it leaves to the packet path are
+//! unchanged.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p srv6d-differential --test it offload:: -- --ignored` tries that many new random
 //! inputs.
@@ -19,7 +20,7 @@ use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 use srv6d_differential::compare::agree;
 use srv6d_differential::engine::{Engine as _, Node, Treatment};
-use srv6d_differential::engines::{Worker, XdpProgram};
+use srv6d_differential::engines::{TcProgram, Worker, XdpProgram};
 use srv6d_differential::generate::frames::Arrival;
 use srv6d_differential::generate::{frames, state};
 use srv6d_differential::random_tests;
@@ -111,6 +112,91 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
     let is_proof = is_proof && inner_v6 > 15 && inner_v4 > 2 && delivered_by_worker > 100;
     let is_proof = is_proof && routed_v6 > 100 && routed_v4 > 5 && unwrapped_v6 > 15 && unwrapped_v4 > 2;
     eprintln!("{:?}", seen.get());
+    assert!(is_proof, "nothing is proven: {:?}", seen.get());
+}
+
+/// Numbers of the frames of applications in this test so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Encapsulated {
+    /// Encapsulated by the program: IPv6 frames, IPv4 frames.
+    families: [u32; 2],
+    /// Encapsulated with an SRH: of one segment, of two.
+    with_srh: [u32; 2],
+    /// Encapsulated, of prefixes with several paths.
+    chosen: u32,
+    /// Encapsulated, of a table other than the main one.
+    of_vrfs: u32,
+    /// Encapsulated with a hop less.
+    with_hop_less: u32,
+    /// Encapsulated by the worker.
+    by_worker: u32,
+}
+
+impl Encapsulated {
+    /// Counts a frame, which the program has changed to `sent` if it was not the worker's.
+    fn add(&mut self, desired: &Desired, frame: &[u8], sent: Option<&Outcome>, worker: Option<&Outcome>) {
+        let is_path = |what: &Counted| matches!(what, Counted::Path(_));
+        let Some(Outcome { frame: sent, counts, .. }) = sent else {
+            self.by_worker += u32::from(worker.is_some_and(|outcome| outcome.counts.keys().any(is_path)));
+            return;
+        };
+        let family = usize::from(frame.get(12..14) == Some(&[8, 0]));
+        self.families[family] += 1;
+        if sent.get(20) == Some(&43) {
+            self.with_srh[usize::from(sent.get(55) == Some(&4))] += 1;
+        }
+        let name = counts.keys().find_map(|what| if let Counted::Path(name) = what { Some(name) } else { None });
+        let mut steers = desired.steers.iter();
+        let steer = steers.find(|steer| steer.paths.iter().any(|path| Some(&path.name) == name));
+        self.chosen += u32::from(steer.is_some_and(|steer| steer.paths.len() > 1));
+        self.of_vrfs += u32::from(steer.is_some_and(|steer| steer.table != TableId::MAIN));
+        self.with_hop_less += u32::from(desired.tunnel.decrement_local);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_the_tc_program_encapsulates_the_packet_path_would_have_sent() {
+    let interfaces = Rc::new(Interfaces::of_this_thread().unwrap());
+    let seen = Cell::new(Encapsulated::default());
+    let mut runner = TestRunner::new(random_tests(300));
+    let engines = RefCell::new((TcProgram::new(Front::load(interfaces).unwrap()), Worker::default()));
+    let aimed = prop::option::weighted(0.9, (any::<Index>(), any::<u128>()));
+    let opened = prop::option::weighted(0.75, prop::collection::vec(role(), 8));
+    let inputs = (state::state(), opened, prop::collection::vec((frames::arrival(), aimed), 100));
+    let result = runner.run(&inputs, |(state, roles, arrivals)| {
+        let mut desired = offloading(&state.0, roles.as_deref());
+        let Some(host) = desired.host else { return Ok(()) };
+        let largest = desired.ports.iter().map(|port| port.mtu).max().unwrap_or_default();
+        let Some(port) = desired.ports.get_mut(usize::from(host.port.0)) else { return Ok(()) };
+        // The own veth takes what any port does.
+        port.mtu = largest;
+        let table = port.table;
+        if roles.is_some() {
+            lengthen_paths(&mut desired);
+        }
+        let (program, worker) = &mut *engines.borrow_mut();
+        for (Arrival { frame, .. }, aimed) in &arrivals {
+            let mut arrival = Arrival { port: host.port.0, frame: frame.clone() };
+            if let Some((prefix, argument)) = aimed {
+                aim(&mut arrival.frame, &desired, table, (*prefix, *argument));
+            }
+            let answers = agree(&mut [program], worker, Node::from(&desired), arrival.port, &arrival.frame);
+            let answers = answers.map_err(TestCaseError::fail)?;
+            let sent = answers.iter().flatten().find_map(Treatment::outcome);
+            let by_worker = if sent.is_none() { of_worker(worker, &desired, &arrival) } else { None };
+            let mut so_far = seen.get();
+            so_far.add(&desired, &arrival.frame, sent, by_worker.as_ref());
+            seen.set(so_far);
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|why| panic!("{why}"));
+    let Encapsulated { families: [v6, v4], with_srh: [one, two], chosen, of_vrfs, with_hop_less, by_worker } =
+        seen.get();
+    eprintln!("{:?}", seen.get());
+    let is_proof = v6 > 500 && v4 > 100 && one > 50 && two > 10 && chosen > 100;
+    let is_proof = is_proof && of_vrfs > 50 && with_hop_less > 100 && by_worker > 100;
     assert!(is_proof, "nothing is proven: {:?}", seen.get());
 }
 
@@ -268,6 +354,15 @@ fn steer_plainly(desired: &mut Desired) {
         if number % 3 == 0 {
             path.via.clear();
         }
+    }
+}
+
+/// Gives a third of the paths two segments, and a third three.
+fn lengthen_paths(desired: &mut Desired) {
+    let more: [Ipv6Addr; 2] = ["fcbc:0:8::", "fcbc:0:7::"].map(|segment| segment.parse().unwrap());
+    for (number, path) in desired.steers.iter_mut().flat_map(|steer| &mut steer.paths).enumerate() {
+        let segments = more.into_iter().take(number % 3).chain([path.segments.first()]);
+        path.segments = SegmentList::new(segments.collect(), &[]).unwrap();
     }
 }
 

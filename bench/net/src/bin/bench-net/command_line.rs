@@ -154,7 +154,7 @@ pub enum Word {
     Compare {
         /// The results of the first run (results.json), or the directory that contains them
         before: PathBuf,
-        /// The results of the second run, likewise
+        /// The results of the second run (results.json), or the directory that contains them
         after: PathBuf,
         /// Prints JSON
         #[arg(long)]

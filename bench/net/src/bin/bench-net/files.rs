@@ -36,7 +36,8 @@ enum Measured {
 }
 
 fn read_results(path: &Path) -> Result<Measured, Failure> {
-    /// Only the results of `bench-net host` have streams, and only those of `bench-net neighbors` have first packets.
+    /// The fields that tell the kinds of results apart: only results of `bench-net host` have streams, and only results
+    /// of `bench-net neighbors` have first packets.
     #[derive(serde::Deserialize)]
     struct Kind {
         streams: Option<serde::de::IgnoredAny>,

@@ -30,7 +30,7 @@ pub enum Style {
     Planes,
 }
 
-/// The place that contains the decapsulating function.
+/// The origin of the function that decapsulates at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// uDT4 and uDT6 of the last node, behind its uN.

@@ -22,11 +22,11 @@ impl Node {
         let next_hops: Vec<IpAddr> = self.dataplane.next_hops().into_iter().map(|(_, address, _)| address).collect();
         let Inputs { configured, offers } = &self.inputs;
         let environment = &configured.environment(&self.environment);
-        let sources = plan::Sources { config: &configured.config, offers, environment };
-        let Some(amended) = plan::amended(sources, &self.plan, &self.unplanned.routes, &next_hops) else {
+        let inputs = plan::PlanInputs { config: &configured.config, offers, environment };
+        let Some(change) = plan::plan_change(inputs, &self.plan, &self.unplanned.routes, &next_hops) else {
             return false;
         };
-        let (diff, changes) = self.plan.amend(amended);
+        let (diff, changes) = self.plan.amend(change);
         if !diff.is_empty() {
             if let Err(why) = self.dataplane.amend(&changes) {
                 error!("cannot amend the tables with the changed routes, everything is planned again: {why}");

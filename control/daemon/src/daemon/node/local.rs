@@ -20,7 +20,7 @@ impl Node {
     pub(super) async fn steer(&mut self, mirror: &Mirror) {
         let wanted = if self.plan.host.steer_local { steered(&self.plan) } else { BTreeMap::new() };
         let veth = (self.veth.name.as_str(), self.veth.ifindex);
-        self.steering.tell_mtu(self.plan.host.engine == HostEngine::Tc);
+        self.steering.tell_mtu(self.plan.host.engine != HostEngine::Worker);
         let synced = self.steering.sync(mirror.handle(), veth, &wanted, &self.environment.routes).await;
         self.note_steering(synced);
     }

@@ -65,14 +65,14 @@ impl FollowedRoutes {
     }
 
     pub(super) fn take_events(&mut self) {
-        self.is_lost |= !self.events.take(&mut self.waiting);
+        self.is_lost |= !self.events.read_all(&mut self.waiting);
         if self.is_lost || self.waiting.len() > EVENTS {
             self.is_lost = true;
             self.waiting.clear();
         }
     }
 
-    /// Returns when the next dump is due. `None`: none is needed.
+    /// Returns the time at which the next dump is due. `None`: none is needed.
     pub(super) fn dump_due(&self) -> Option<Instant> {
         let allowed = self.dumped + self.pause().max(self.took * (ROUTE_DUMP_SHARE - 1));
         // A dump discards the routes that are held. So only a dump that is needed because the routes are unknown may
@@ -98,13 +98,20 @@ impl FollowedRoutes {
         self.take_events();
         let known = Arc::make_mut(&mut self.known);
         let now = Instant::now();
+        let is_lost = &mut self.is_lost;
+        let mut apply = |message: Message, known: &mut Routes| {
+            // Once a dump is needed, the rest does not matter.
+            if !*is_lost {
+                *is_lost = known.apply(message, &mut seen.routes) == Effect::DumpAgain;
+            }
+        };
         for message in self.waiting.drain(..) {
             for message in self.withdrawn.pass(message, known, now) {
-                self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
+                apply(message, known);
             }
         }
         for message in self.withdrawn.due(now) {
-            self.is_lost |= !self.is_lost && known.apply(message, &mut seen.routes) == Effect::DumpAgain;
+            apply(message, known);
         }
         if self.dump_due().is_some_and(|due| Instant::now() >= due) {
             self.dump(seen).await?;

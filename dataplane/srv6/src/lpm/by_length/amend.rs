@@ -21,11 +21,11 @@ use crate::lpm::{Key, Value, mask};
 struct Visited {
     node: usize,
     len: u8,
-    /// Entries of this length lead to prefixes that are longer than they are and shorter than this.
+    /// Entries of this length lead to longer prefixes up to this length, which is not included.
     below: u8,
 }
 
-/// The way down the tree to the entries of one length: the lengths of their markers, and their own.
+/// The way down the tree to the entries of one length: the lengths of their markers, and that length itself.
 #[derive(Clone, Debug, Default)]
 struct Descent {
     markers: Vec<Visited>,

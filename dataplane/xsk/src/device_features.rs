@@ -11,7 +11,7 @@ use crate::ethtool;
 /// The state of the offloads that change what an AF_XDP socket sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // four switches, as ethtool lists them
-pub struct Offloads {
+pub struct Features {
     /// Transmit checksumming: peers of a veth get partial checksums.
     pub tx_checksum: bool,
     /// TCP segmentation offload.
@@ -64,14 +64,21 @@ pub fn set_receive_offload(ifname: &str, on: bool) -> Result<(), XskError> {
     ethtool::set_feature(ifname, ethtool::SGRO, on, "-K gro")
 }
 
+/// Whether what local applications send leaves this device with unfinished checksums, as a veth with transmit checksum offload
+/// hands it over. A port of srv6d at its other end would forward it as it is.
+pub fn leaves_checksums_unfinished(ifname: &str) -> bool {
+    let is_veth = ethtool::driver(ifname).is_ok_and(|driver| driver == "veth");
+    is_veth && tx_checksum_on(ifname).unwrap_or(false)
+}
+
 /// Whether the kernel leaves the calculation of checksums to this device.
 pub fn tx_checksum_on(ifname: &str) -> Result<bool, XskError> {
     ethtool::feature(ifname, ethtool::GTXCSUM, "-k tx")
 }
 
-/// Reads all [`Offloads`] of an interface.
-pub fn offloads(ifname: &str) -> Result<Offloads, XskError> {
-    Ok(Offloads {
+/// Reads all [`Features`] of an interface.
+pub fn features(ifname: &str) -> Result<Features, XskError> {
+    Ok(Features {
         tx_checksum: tx_checksum_on(ifname)?,
         tso: ethtool::feature(ifname, ethtool::GTSO, "-k tso")?,
         gso: ethtool::feature(ifname, ethtool::GGSO, "-k gso")?,
