@@ -40,9 +40,10 @@ impl HandOvers {
 
 #[cold]
 fn with(now: u64, revision: u64) -> Option<u32> {
-    let [number, since] = [now >> 32, now].map(|half| half as u32);
+    let lower = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default();
+    let [number, since] = [now >> 32, now].map(lower);
     // Revisions are numbered on and on, so the difference tells which is newer.
-    let ahead = (revision as u32).wrapping_sub(since);
+    let ahead = lower(revision).wrapping_sub(since);
     (ahead < 1 << 31).then_some(number)
 }
 
