@@ -31,7 +31,7 @@ pub struct Wanted {
     /// End after this number of packets
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Begin another file after so many megabytes: FILE_00001, FILE_00002, ...
+    /// Begin another file after so many megabytes; their names end in 00001, 00002, ...
     #[arg(long, value_name = "MB", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
     pub file_size: Option<u64>,
     /// Number of files that are kept, the last ones

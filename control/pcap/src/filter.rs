@@ -344,8 +344,8 @@ fn ports(protocol: IpNumber, payload: &[u8]) -> Option<[u16; 2]> {
 
 /// Returns the segments of a routing header, if it is an SRH.
 fn segments(routing: &[u8]) -> Vec<IpAddr> {
-    let [_, _, SRH, _, last, _, _, _, list @ ..] = routing else { return Vec::new() };
-    let segments = list.chunks_exact(16).take(usize::from(*last) + 1);
+    let [_, _, SRH, _, last_entry, _, _, _, list @ ..] = routing else { return Vec::new() };
+    let segments = list.chunks_exact(16).take(usize::from(*last_entry) + 1);
     segments.filter_map(|segment| Some(IpAddr::from(<[u8; 16]>::try_from(segment).ok()?))).collect()
 }
 

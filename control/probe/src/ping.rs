@@ -105,7 +105,7 @@ pub fn ping(
     let mut waiting: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut next = Instant::now();
     let is_complete = |sent: u32| settings.count.is_some_and(|count| sent >= count);
-    while !is_stopped() && !(is_complete(statistics.sent) && waiting.is_empty()) {
+    while !(is_stopped() || is_complete(statistics.sent) && waiting.is_empty()) {
         let now = Instant::now();
         if !is_complete(statistics.sent) && now >= next && waiting.len() < MAX_WAITING {
             statistics.sent = statistics.sent.saturating_add(1);

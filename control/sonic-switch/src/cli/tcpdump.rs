@@ -150,7 +150,7 @@ fn watch(program: &Path, source: Source, asked: &Asked) -> Result<i32, Failure> 
         .spawn()
         .map_err(|why| Failure::failed(format!("error: cannot run {}: {why}", program.display())))?;
     let Some(to) = viewer.stdin.take() else { return Ok(1) };
-    eprintln!("tcpdump: listening on {}, what srv6d takes and what the kernel sees", device);
+    eprintln!("tcpdump: listening on {device}, what srv6d takes and what the kernel sees");
     let (packets, connection) = (source.packets, source.connection);
     let merging = std::thread::spawn(move || finished(merge(packets, kernel, to)));
     let status = wait(&mut viewer, &stop, &connection)?;

@@ -113,7 +113,8 @@ fn summary(statistics: &Statistics) -> String {
     let errors = if *errors == 0 { String::new() } else { format!(", {errors} errors") };
     let mut text = format!("{sent} sent, {received} received{errors}, {:.1} % lost\n", loss(statistics));
     if let Some([min, average, max]) = statistics.extremes().map(|times| times.map(|time| time / 1e6)) {
-        text.push_str(&format!("round trip min/avg/max {min:.3}/{average:.3}/{max:.3} ms\n"));
+        let times = format!("round trip min/avg/max {min:.3}/{average:.3}/{max:.3} ms\n");
+        text.push_str(&times);
     }
     text
 }

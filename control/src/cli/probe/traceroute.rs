@@ -242,7 +242,8 @@ fn text(hop: &HopReport) -> String {
         number.clear();
     }
     if hop.answers.is_empty() {
-        text.push_str(&format!("{number:<4}{}\n", vec!["*"; hop.silent].join(" ")));
+        let silence = format!("{number:<4}{}\n", vec!["*"; hop.silent].join(" "));
+        text.push_str(&silence);
     }
     text
 }
