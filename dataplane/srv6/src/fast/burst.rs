@@ -32,7 +32,7 @@ pub trait Frames {
 /// Consecutive packets that leave through one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// The device.
+    /// The device, by its untagged port.
     pub device: u16,
     /// Number of packets.
     pub packets: usize,
