@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use srv6d_dataplane::io::{Buffers, Io};
+use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
-use srv6d_srv6::{LookUps, write_burst};
+use srv6d_srv6::{Frames, LookUps, write_burst};
 
 use crate::floor::Floor;
 use crate::frames::{Class, FLOWS, estrange, frame};
@@ -166,9 +166,9 @@ impl Rig {
 
     fn all_through(&mut self, snapshot: &Snapshot) {
         let Some(tally) = snapshot.tallies.first() else { return };
-        let (io, tables) = (Buffers(&self.io), &snapshot.tables);
-        let (found, mut inside) = self.look_ups.look_up(tables, 0, &io, &mut self.burst);
-        let done = write_burst(tables, tally, &io, &mut self.burst, found, &mut inside, |leaving| {
+        let (io, tables) = (&self.io, &snapshot.tables);
+        let (found, mut inside) = self.look_ups.look_up(tables, 0, io, &mut self.burst);
+        let done = write_burst(tables, tally, io, &mut self.burst, found, &mut inside, |leaving| {
             assert_eq!(leaving.device, 1, "every packet leaves by port 1");
         });
         assert_eq!(done, self.burst.len(), "every packet takes the fast path");

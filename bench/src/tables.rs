@@ -176,7 +176,9 @@ pub fn snapshot(prefixes: u32, node: Node) -> Result<Snapshot, BuildError> {
     let tables = Tables::build(&desired, &mut slots)?;
     let tally = Arc::new(Tally::new(&slots));
     let vlans = slots.vlans.find(&TAGGED_PORT.to_owned()).map(|slot| vec![Vec::new(), vec![(VID, slot)]]);
-    Ok(Snapshot { vlans: vlans.unwrap_or_default(), ..Snapshot::direct(tables, tally, 2) })
+    let mut snapshot = Snapshot::direct(tables, tally, 2);
+    snapshot.wiring.vlans = vlans.unwrap_or_default();
+    Ok(snapshot)
 }
 
 /// The VLAN of the tagged port, which is one of the device that packets leave through.

@@ -438,7 +438,7 @@ impl Dataplane {
     /// if it was about to leave, or the device is no port any more.
     pub fn explain_dropped(&self, dropped: &Dropped) -> Option<Explained> {
         let snapshot = self.tables.current();
-        let port = snapshot.port_of.get(dropped.socket).copied().flatten().filter(|_| !dropped.is_leaving)?;
+        let port = snapshot.wiring.port_of.get(dropped.socket).copied().flatten().filter(|_| !dropped.is_leaving)?;
         Some(explain::explain_head(&snapshot.tables, self.tables.slots(), port, &dropped.head, dropped.length))
     }
 

@@ -88,9 +88,9 @@ impl<F> EmulatedPorts<F> {
     pub(crate) fn follow(&mut self, snapshot: &Snapshot, now: u64) -> Changed<F> {
         let now = picoseconds(now);
         let mut changed = Changed { to_send: Vec::new(), dropped: Vec::new() };
-        self.0.resize_with(self.0.len().max(snapshot.emulated.len()), || None);
+        self.0.resize_with(self.0.len().max(snapshot.wiring.emulated.len()), || None);
         for (socket, place) in self.0.iter_mut().enumerate() {
-            let Some(wanted) = snapshot.emulated.get(socket).and_then(Option::as_ref) else {
+            let Some(wanted) = snapshot.wiring.emulated.get(socket).and_then(Option::as_ref) else {
                 let gone = place.take();
                 changed.to_send.extend(gone.map(|mut gone| (socket, gone.port.take_all(now).collect())));
                 continue;

@@ -2,7 +2,7 @@
 
 use srv6d_srv6::tally::Slots;
 use srv6d_srv6::trail::TrailStep;
-use srv6d_srv6::{Explanation, Tables, Verdict, is_plain};
+use srv6d_srv6::{Explanation, Frames, Tables, Verdict, is_plain};
 use srv6d_wire::{Extent, Packet};
 
 use crate::io::Io;

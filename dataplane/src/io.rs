@@ -1,21 +1,16 @@
 //! The interface of a worker to its ports.
 
 use srv6d_srv6::Frames;
-use srv6d_wire::{Extent, Packet};
+use srv6d_wire::Packet;
 
-/// The ports of one worker, by socket number.
-pub trait Io {
-    /// A received packet, owned. It ends in [`send`](Self::send) or [`recycle`](Self::recycle).
-    type Frame;
-
+/// The ports of one worker, by socket number. A received frame is owned, and ends in [`send`](Self::send) or
+/// [`recycle`](Self::recycle).
+pub trait Io: Frames {
     /// Number of sockets, unused numbers included.
     fn sockets(&self) -> usize;
 
     /// Receives up to `max` packets of one socket into `out`.
     fn receive(&mut self, socket: usize, max: usize, out: &mut Vec<Self::Frame>);
-
-    /// Returns the bytes of a packet.
-    fn packet<'f>(&self, frame: &'f mut Self::Frame) -> Packet<'f>;
 
     /// Returns the bytes of a packet, and a function that sums up, for a checksum, the given number of bytes in
     /// further buffers, or all of them if there are fewer. See [`srv6d_srv6::FurtherSum`].
@@ -23,9 +18,6 @@ pub trait Io {
 
     /// Returns the length of a packet in bytes, further buffers included.
     fn packet_len(&self, frame: &Self::Frame) -> usize;
-
-    /// Records where the packet is now in its first buffer, and whether the further buffers still belong to it.
-    fn place(&self, frame: &mut Self::Frame, at: Extent, keep_tail: bool);
 
     /// Queues packets to be sent, one after the other.
     ///
@@ -42,22 +34,4 @@ pub trait Io {
 
     /// Says in the hand-over of this number that whatever was received so far has left, if that is so.
     fn finish(&mut self, _number: u32) {}
-}
-
-/// The frames of ports, in the form that the fast path takes.
-#[derive(Debug)]
-pub struct Buffers<'i, I>(pub &'i I);
-
-impl<I: Io> Frames for Buffers<'_, I> {
-    type Frame = I::Frame;
-
-    #[inline]
-    fn packet<'f>(&self, frame: &'f mut I::Frame) -> Packet<'f> {
-        self.0.packet(frame)
-    }
-
-    #[inline]
-    fn place(&self, frame: &mut I::Frame, at: Extent, keep_tail: bool) {
-        self.0.place(frame, at, keep_tail);
-    }
 }

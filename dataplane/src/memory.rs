@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use srv6d_srv6::Frames;
 use srv6d_wire::{Extent, Packet, checksum};
 
 use crate::io::Io;
@@ -125,9 +126,23 @@ impl Memory {
     }
 }
 
-impl Io for Memory {
+impl Frames for Memory {
     type Frame = MemoryFrame;
 
+    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
+        let at = frame.extent();
+        Packet::at(&mut frame.room, at, frame.tail.len())
+    }
+
+    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
+        frame.place(at);
+        if !keep_tail {
+            frame.tail.clear();
+        }
+    }
+}
+
+impl Io for Memory {
     fn sockets(&self) -> usize {
         self.ports.len()
     }
@@ -139,11 +154,6 @@ impl Io for Memory {
         }
     }
 
-    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
-        let at = frame.extent();
-        Packet::at(&mut frame.room, at, frame.tail.len())
-    }
-
     fn packet_and_further<'f>(&'f self, frame: &'f mut MemoryFrame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
         let at = frame.extent();
         let MemoryFrame { room, tail, .. } = frame;
@@ -153,13 +163,6 @@ impl Io for Memory {
 
     fn packet_len(&self, frame: &MemoryFrame) -> usize {
         frame.extent().len + frame.tail.len()
-    }
-
-    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
-        frame.place(at);
-        if !keep_tail {
-            frame.tail.clear();
-        }
     }
 
     fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = MemoryFrame>) -> Result<(), MemoryFrame> {

@@ -43,9 +43,9 @@ impl Sampling {
             *self = Self::default();
             return;
         }
-        self.ports.resize_with(snapshot.port_of.len(), || None);
+        self.ports.resize_with(snapshot.wiring.port_of.len(), || None);
         for (socket, place) in self.ports.iter_mut().enumerate() {
-            let device = snapshot.port_of.get(socket).copied().flatten();
+            let device = snapshot.wiring.port_of.get(socket).copied().flatten();
             let limits = device.and_then(|device| Some((device, limits(snapshot, socket, device)?)));
             let Some((device, (rate, full_queue))) = limits else {
                 *place = None;
@@ -84,7 +84,7 @@ impl Sampling {
 
 /// Returns rate and full queue of a port. A port that is not emulated has no queue that could be seen.
 fn limits(snapshot: &Snapshot, socket: usize, device: u16) -> Option<(u64, u64)> {
-    let emulated = snapshot.emulated.get(socket).and_then(Option::as_ref);
+    let emulated = snapshot.wiring.emulated.get(socket).and_then(Option::as_ref);
     let of_link = |balancing: &Balancing| Some((*balancing.rates.get(&PortId(device))?, 0));
     let Some(emulated) = emulated else { return of_link(snapshot.tables.balancing()) };
     Some((emulated.emulation.rate, emulated.emulation.full_queue()))

@@ -19,7 +19,7 @@ use crate::drops::Place;
 use crate::emulated::{Due, EmulatedPorts, Queued};
 use crate::hand_over::HandOvers;
 use crate::held::{Held, Waiting};
-use crate::io::{Buffers, Io};
+use crate::io::Io;
 use crate::left_right::Snapshot;
 use crate::sampling::Sampling;
 use crate::workload::{Stage, Stopwatch};
@@ -164,7 +164,7 @@ impl<I: Io> Step<I> {
         let round = Round { snapshot, tally, now, taps: self.taps.looking() };
         if snapshot.revision != self.revision {
             self.revision = snapshot.revision;
-            if !self.emulated.is_empty() || !snapshot.emulated.is_empty() {
+            if !self.emulated.is_empty() || !snapshot.wiring.emulated.is_empty() {
                 self.follow_emulation(io, &round);
             }
             self.follow_balancing(&round);
@@ -284,7 +284,7 @@ impl<I: Io> Step<I> {
     /// slow path.
     fn write(&mut self, io: &I, round: &Round<'_>, socket: usize, frames: &mut [I::Frame]) {
         let tables = &round.snapshot.tables;
-        let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+        let Some(port) = round.snapshot.wiring.port_of.get(socket).copied().flatten() else {
             // The port has gone, and its socket is about to be closed. Whatever has no socket is counted like this.
             let verdict = Verdict::Drop(DropReason::TxFull);
             for frame in frames.iter_mut() {
@@ -292,7 +292,7 @@ impl<I: Io> Step<I> {
             }
             return self.runs.push(Run { verdict, vlan: None, packets: frames.len(), bytes: 0 });
         };
-        let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(io), frames);
+        let (found, mut inside) = self.look_ups.look_up(tables, port, io, frames);
         self.stopwatch.mark(Stage::LookUp);
         let is_tapped = round.taps.is_some();
         let mut done = 0;
@@ -300,7 +300,7 @@ impl<I: Io> Step<I> {
             let mut plain = 0;
             if !is_tapped {
                 let leave = |leaving| join(&mut self.runs, leaving);
-                plain = write_burst(tables, round.tally, &Buffers(io), frames, found, &mut inside, leave);
+                plain = write_burst(tables, round.tally, io, frames, found, &mut inside, leave);
             }
             let (Some(frame), Some(&found)) = (frames.get_mut(plain), found.get(plain)) else { break };
             let written = if is_tapped { write_tapped(io, round, frame, found) } else { None };
@@ -323,7 +323,7 @@ impl<I: Io> Step<I> {
             let mut frames = frames.take(run.packets);
             let way_out = match run.verdict {
                 Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port) => {
-                    round.snapshot.socket_of.get(usize::from(port)).copied().flatten()
+                    round.snapshot.wiring.socket_of.get(usize::from(port)).copied().flatten()
                 }
                 Verdict::Drop(reason) => {
                     for frame in frames {
@@ -585,7 +585,7 @@ fn write_slow<I: Io>(
 
 /// Returns the verdict on a packet whose neighbour did not resolve in time.
 fn given_up<I: Io>(io: &I, round: &Round<'_>, socket: usize, frame: &mut I::Frame, state: &mut SlowState) -> Verdict {
-    let Some(port) = round.snapshot.port_of.get(socket).copied().flatten() else {
+    let Some(port) = round.snapshot.wiring.port_of.get(socket).copied().flatten() else {
         return Verdict::Drop(DropReason::NoNeigh);
     };
     let (mut packet, further) = io.packet_and_further(frame);
@@ -603,7 +603,7 @@ fn watch<I: Io>(io: &I, round: &Round<'_>, verdict: Verdict, frame: &mut I::Fram
     let (Verdict::Tx(port) | Verdict::Kernel(port) | Verdict::Error(_, port) | Verdict::Echo(port)) = verdict else {
         return None;
     };
-    let way_out = round.snapshot.socket_of.get(usize::from(port)).copied().flatten()?;
+    let way_out = round.snapshot.wiring.socket_of.get(usize::from(port)).copied().flatten()?;
     if let Some(taps) = round.taps.as_ref().filter(|_| !round.snapshot.is_emulated(way_out)) {
         copy(io, taps, way_out, true, frame);
     }

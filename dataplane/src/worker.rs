@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::Receiver;
+use srv6d_srv6::Frames;
 use srv6d_wire::{Extent, Packet, checksum};
 use srv6d_xsk::{Frame, Socket, Umem, Waker, wait};
 
@@ -120,9 +121,23 @@ impl Sockets {
     }
 }
 
-impl Io for Sockets {
+impl Frames for Sockets {
     type Frame = Frame;
 
+    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
+        let (at, tail) = (Extent { start: frame.start(), len: frame.head_len() }, frame.tail_len());
+        Packet::at(frame.chunk_mut(), at, tail)
+    }
+
+    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
+        frame.place(at.start, at.len);
+        if !keep_tail {
+            frame.drop_tail();
+        }
+    }
+}
+
+impl Io for Sockets {
     fn sockets(&self) -> usize {
         self.by_number.len()
     }
@@ -131,11 +146,6 @@ impl Io for Sockets {
         if let Some((socket, umem)) = self.at(socket) {
             socket.rx_burst(umem, max, out);
         }
-    }
-
-    fn packet<'f>(&self, frame: &'f mut Frame) -> Packet<'f> {
-        let (at, tail) = (Extent { start: frame.start(), len: frame.head_len() }, frame.tail_len());
-        Packet::at(frame.chunk_mut(), at, tail)
     }
 
     fn packet_and_further<'f>(&'f self, frame: &'f mut Frame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
@@ -147,13 +157,6 @@ impl Io for Sockets {
 
     fn packet_len(&self, frame: &Frame) -> usize {
         frame.packet_len()
-    }
-
-    fn place(&self, frame: &mut Frame, at: Extent, keep_tail: bool) {
-        frame.place(at.start, at.len);
-        if !keep_tail {
-            frame.drop_tail();
-        }
     }
 
     fn send(&mut self, number: usize, frames: &mut impl Iterator<Item = Frame>) -> Result<(), Frame> {

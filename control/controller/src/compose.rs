@@ -59,7 +59,7 @@ pub struct Composed {
     /// The uSIDs that the carriers consist of.
     pub items: Vec<Item>,
     /// Names of the nodes the path visits.
-    pub via: Vec<String>,
+    pub visits: Vec<String>,
     /// Observations for the user that are not errors.
     pub notes: Vec<String>,
 }
@@ -137,8 +137,8 @@ pub fn compose(walk: &[&Vertex], topology: &Topology, options: &Options) -> Resu
     composer.leave(egress, destination)?;
     let Composer { block, items, notes, .. } = composer;
     let block = block.ok_or(ComposeError::NoNode)?;
-    let via = nodes.iter().map(|node| node.name.clone()).collect();
-    Ok(Composed { segments: fill(block, &items), items, via, notes })
+    let visits = nodes.iter().map(|node| node.name.clone()).collect();
+    Ok(Composed { segments: fill(block, &items), items, visits, notes })
 }
 
 /// Returns the nodes of a path that carriers visit. Hosts and prefixes without SIDs are skipped, because the path only

@@ -95,8 +95,9 @@ pub struct CarrierPath {
     pub segments: Vec<Ipv6Addr>,
     /// Relative share of the flows.
     pub weight: u16,
-    /// Names of the nodes that the path visits.
-    pub via: Vec<String>,
+    /// Names of the nodes that the path visits. State files call it `via`.
+    #[serde(rename = "via")]
+    pub visits: Vec<String>,
 }
 
 /// How reliable the paths of a peer are.

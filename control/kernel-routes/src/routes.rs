@@ -159,6 +159,7 @@ impl Routes {
         }
     }
 
+    /// Applies a message about one route.
     fn apply_route(&mut self, message: &RouteMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
         let key = message.key;
         let entries = self.by_prefix.entry(key).or_default();
@@ -176,24 +177,8 @@ impl Routes {
             _ => Change::Unclear,
         };
         let before = used(entries).cloned();
-        match change {
-            Change::None => {}
-            Change::Unclear => return Effect::DumpAgain,
-            Change::Add(entry) => {
-                count(&mut self.users, entry.next_hop, 1);
-                entries.push(entry);
-            }
-            Change::Set(at, entry) => {
-                count(&mut self.users, entry.next_hop, 1);
-                if let Some(place) = entries.get_mut(at) {
-                    let old = std::mem::replace(place, entry);
-                    count(&mut self.users, old.next_hop, -1);
-                }
-            }
-            Change::Remove(at) => {
-                let old = entries.remove(at);
-                count(&mut self.users, old.next_hop, -1);
-            }
+        if change.make(entries, &mut self.users) == Effect::DumpAgain {
+            return Effect::DumpAgain;
         }
         if before.as_ref() != used(entries) {
             changed.insert(key);
@@ -204,6 +189,7 @@ impl Routes {
         Effect::Kept
     }
 
+    /// Applies a message about a next-hop object to the routes that use it.
     fn apply_next_hop(&mut self, message: NextHopMessage, changed: &mut BTreeSet<RouteKey>) -> Effect {
         let is_deleted = message.is.is_none();
         let meant = self.next_hops.apply(message);
@@ -286,6 +272,32 @@ enum Change {
     Set(usize, Entry),
     Remove(usize),
     Unclear,
+}
+
+impl Change {
+    /// Changes the routes of a prefix, and the numbers of routes that use next-hop objects.
+    fn make(self, entries: &mut Vec<Entry>, users: &mut HashMap<u32, usize>) -> Effect {
+        match self {
+            Self::None => {}
+            Self::Unclear => return Effect::DumpAgain,
+            Self::Add(entry) => {
+                count(users, entry.next_hop, 1);
+                entries.push(entry);
+            }
+            Self::Set(at, entry) => {
+                count(users, entry.next_hop, 1);
+                if let Some(place) = entries.get_mut(at) {
+                    let old = std::mem::replace(place, entry);
+                    count(users, old.next_hop, -1);
+                }
+            }
+            Self::Remove(at) => {
+                let old = entries.remove(at);
+                count(users, old.next_hop, -1);
+            }
+        }
+        Effect::Kept
+    }
 }
 
 /// Returns the change if no route with this position is known.

@@ -31,7 +31,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use srv6d_srv6::desired::{Desired, HostPort, TableId};
+use ipnet::Ipv6Net;
+use srv6d_srv6::desired::{Block, Desired, HostPort, LocalSid, Route, Steer, TableId};
 
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
 use srv6d_offer::{Offer, OfferOutcome};
@@ -174,28 +175,14 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     let rules = ports::rules(config, environment);
     let ports = Ports::resolve(config, environment, &rules, found);
     let context = Context { config, environment, rules, ports, lookups: Lookups::default() };
-    let mut owners = Owners::default();
 
     let blocks = sids::blocks(config, found);
     let host_prefixes = sids::host_prefixes(config, found);
-    let mut sids = sids::sids(&context, &blocks, &mut owners, found);
-    let mut routes = routes::routes(&context, &mut owners, found);
-    let owns = steers::record_owners(&context, &mut owners, found);
-    routes.extend(routes::connected(&context, &mut owners));
-    let followed = followed::follow(&context, &mut owners);
-    sids.extend(followed.sids);
-    routes.extend(followed.routes);
-    let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
-    let reserved = offered::Reserved::of(&context, &blocks, &host_prefixes);
-    let entries = offered::record_owners(&context, &offers, &reserved, &mut owners);
-    let mut names = steers::Names::new();
-    let mut steers = steers::steers(&context, &owns, &owners, &mut names, found);
-    let (more, mut offered, waits) = offered::steers(&context, entries, &blocks, &owners, &mut names);
-    steers.extend(more);
+    let Owned { sids, mut routes, steers, mut unfollowed, mut offered, waits } =
+        owned(&context, offers, (&blocks, &host_prefixes), found);
     let neighbors = ports::neighbors(&context, found);
     sources::check(&context, found);
 
-    let mut unfollowed = followed.unfollowed;
     let refused: Vec<Unfollowed> = offered.iter().filter_map(followed::refused).collect();
     routes.extend(refused.iter().map(Unfollowed::left_to_the_kernel));
     unfollowed.extend(refused);
@@ -255,6 +242,45 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         first_hops,
         roles: role_reasons,
     })
+}
+
+/// The entries that own a prefix, and what became of everything else that wanted one.
+struct Owned {
+    sids: Vec<LocalSid>,
+    routes: Vec<Route>,
+    steers: Vec<Steer>,
+    unfollowed: Vec<Unfollowed>,
+    offered: Vec<OfferOutcome>,
+    /// An offered prefix, or one of its paths, is pending or refused.
+    waits: bool,
+}
+
+/// Plans everything that owns a prefix. Who comes first owns it: the file, subnets of ports, SIDs and routes that FRR
+/// announces, and then those of the kernel. Steered prefixes that are not in the file come last, those of FRR and the kernel
+/// together with those of controllers ([`offered::record_owners`] has their order). Paths are resolved when all owners are
+/// recorded, because a path may run into any of them.
+fn owned(
+    context: &Context<'_>,
+    offers: &[Offer],
+    (blocks, host_prefixes): (&[Block], &[Ipv6Net]),
+    found: &mut Findings,
+) -> Owned {
+    let mut owners = Owners::default();
+    let mut sids = sids::sids(context, blocks, &mut owners, found);
+    let mut routes = routes::routes(context, &mut owners, found);
+    let owns = steers::record_owners(context, &mut owners, found);
+    routes.extend(routes::connected(context, &mut owners));
+    let followed = followed::follow(context, &mut owners);
+    sids.extend(followed.sids);
+    routes.extend(followed.routes);
+    let offers: Vec<&Offer> = offers.iter().chain(&followed.offers).collect();
+    let reserved = offered::Reserved::of(context, blocks, host_prefixes);
+    let entries = offered::record_owners(context, &offers, &reserved, &mut owners);
+    let mut names = steers::Names::new();
+    let mut steers = steers::steers(context, &owns, &owners, &mut names, found);
+    let (more, offered, waits) = offered::steers(context, entries, blocks, &owners, &mut names);
+    steers.extend(more);
+    Owned { sids, routes, steers, unfollowed: followed.unfollowed, offered, waits }
 }
 
 /// Returns a description of an address that can be neither a source, nor a next hop, nor a segment.

@@ -91,20 +91,20 @@ pub(super) fn resolve(
     own_table_first: bool,
     found: &mut Findings,
 ) -> Option<Steer> {
-    let table = written.get_ref();
-    let source = outer_source(table.source.as_ref(), "[[steer]] source", context.environment, found);
+    let steer = written.get_ref();
+    let source = outer_source(steer.source.as_ref(), "[[steer]] source", context.environment, found);
     let has_source = || context.lookups.ports_have_source(context.config);
     if source.is_none() && context.config.node.source.is_none() && !has_source() {
-        let what = format!("{} has no outer source address", table.prefix.get_ref());
+        let what = format!("{} has no outer source address", steer.prefix.get_ref());
         found.error(written.span(), "[[steer]]", what, SOURCE_FIX);
     }
     let mut paths = Vec::new();
     for path in written_paths(written, found) {
         check_name(&path, names, found);
-        let resolve = Resolve { context, owners, steer: table, own_table_first };
+        let resolve = Resolve { context, owners, steer, own_table_first };
         paths.extend(resolve.path(path, source, found));
     }
-    let (table, prefix) = (or(&table.table, TableId::MAIN), *table.prefix.get_ref());
+    let (table, prefix) = (or(&steer.table, TableId::MAIN), *steer.prefix.get_ref());
     (!paths.is_empty()).then_some(Steer { table, prefix, paths })
 }
 

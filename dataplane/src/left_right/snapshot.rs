@@ -50,14 +50,8 @@ pub struct Snapshot {
     pub revision: u64,
     /// The compiled tables.
     pub tables: Tables,
-    /// Socket of each port, by the port's index. `None` means that it is not attached.
-    pub socket_of: Vec<Option<usize>>,
-    /// Port (index of the device's untagged port) of each socket.
-    pub port_of: Vec<Option<u16>>,
-    /// Tagged ports of each socket: VID, and the slot of the port's counters. It is empty if no port is tagged.
-    pub vlans: Vec<Vec<(u16, usize)>>,
-    /// Emulated ports, by socket. It is empty if there are none.
-    pub emulated: Vec<Option<EmulatedPort>>,
+    /// The sockets of their ports.
+    pub wiring: Wiring,
     /// Counters, one set per worker.
     pub tallies: Vec<Arc<Tally>>,
 }
@@ -70,9 +64,8 @@ pub(crate) fn in_huge_pages(tables: &Tables) {
 
 impl Snapshot {
     pub(crate) fn new(revision: u64, tables: Tables, wiring: Wiring, tallies: Vec<Arc<Tally>>) -> Self {
-        let Wiring { socket_of, port_of, vlans, emulated } = wiring;
         in_huge_pages(&tables);
-        Self { revision, tables, socket_of, port_of, vlans, emulated, tallies }
+        Self { revision, tables, wiring, tallies }
     }
 
     /// A snapshot for tests and benches: one worker, and socket n is port n.
@@ -81,17 +74,17 @@ impl Snapshot {
     }
 
     pub(crate) fn is_emulated(&self, socket: usize) -> bool {
-        self.emulated.get(socket).is_some_and(Option::is_some)
+        self.wiring.emulated.get(socket).is_some_and(Option::is_some)
     }
 
     /// Returns true if frames of this socket may belong to tagged ports.
     pub(crate) fn has_vlans(&self, socket: usize) -> bool {
-        self.vlans.get(socket).is_some_and(|vlans| !vlans.is_empty())
+        self.wiring.vlans.get(socket).is_some_and(|vlans| !vlans.is_empty())
     }
 
     /// Returns the counter slot of the tagged port to which a frame belongs.
     pub(crate) fn vlan_slot(&self, socket: usize, frame: &[u8]) -> Option<usize> {
-        let vlans = self.vlans.get(socket).filter(|vlans| !vlans.is_empty())?;
+        let vlans = self.wiring.vlans.get(socket).filter(|vlans| !vlans.is_empty())?;
         let vid = eth::parse(frame)?.vlan?;
         vlans.iter().find(|(known, _)| *known == vid).map(|(_, slot)| *slot)
     }

@@ -43,13 +43,13 @@ const MAX_NESTING: u8 = 2;
 /// The verdict on a packet. The bytes of the packet have been changed accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet leaves through this device.
+    /// The packet leaves through this port, the untagged one of a device.
     Tx(u16),
-    /// The packet has become an answer to its sender: an ICMP error for this reason. It leaves through the device.
+    /// The packet has become an answer to its sender: an ICMP error for this reason. It leaves through the port.
     Error(DropReason, u16),
-    /// The packet has become an echo reply. It leaves through the device.
+    /// The packet has become an echo reply. It leaves through the port.
     Echo(u16),
-    /// The packet is for the kernel of this node. It leaves through the device of the own veth.
+    /// The packet is for the kernel of this node. It leaves through the port that is the own veth.
     Kernel(u16),
     /// The packet is dropped. Its bytes are untouched.
     Drop(DropReason),

@@ -73,10 +73,10 @@ fn flows_stay_over_new_tables_and_leave_a_port_that_goes_down() {
 fn new_flowlets_avoid_a_busy_port() {
     let desired = balanced(ADAPTIVE);
     let mut rig = Rig::new(&desired);
-    rig.snapshot.emulated.resize(3, None);
+    rig.snapshot.wiring.emulated.resize(3, None);
     for (port, rate) in [(1, 1_000_000), (2, 8_000_000)] {
         let emulation = Emulation::of_rate(rate);
-        rig.snapshot.emulated[port] = Some(EmulatedPort { device: format!("p{port}"), emulation, is_up: true });
+        rig.snapshot.wiring.emulated[port] = Some(EmulatedPort { device: format!("p{port}"), emulation, is_up: true });
     }
     rig.snapshot.revision += 1;
     rig.run(0);

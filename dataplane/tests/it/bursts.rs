@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
-use srv6d_dataplane::{BURST, Snapshot, Step, WorkerCounters};
+use srv6d_dataplane::{BURST, Snapshot, Step, Wiring, WorkerCounters};
 use srv6d_srv6::desired::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
-use srv6d_srv6::{Slots, Tables, Tally};
+use srv6d_srv6::{Frames, Slots, Tables, Tally};
 use srv6d_wire::{Extent, Packet};
 
 use super::step::{in_frame, node, v6};
@@ -19,9 +19,19 @@ struct Counting {
     handed: usize,
 }
 
-impl Io for Counting {
+impl Frames for Counting {
     type Frame = MemoryFrame;
 
+    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
+        self.io.packet(frame)
+    }
+
+    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
+        self.io.place(frame, at, keep_tail);
+    }
+}
+
+impl Io for Counting {
     fn sockets(&self) -> usize {
         self.io.sockets()
     }
@@ -30,20 +40,12 @@ impl Io for Counting {
         self.io.receive(socket, max, out);
     }
 
-    fn packet<'f>(&self, frame: &'f mut MemoryFrame) -> Packet<'f> {
-        self.io.packet(frame)
-    }
-
     fn packet_and_further<'f>(&'f self, frame: &'f mut MemoryFrame) -> (Packet<'f>, impl Fn(usize) -> u64 + 'f) {
         self.io.packet_and_further(frame)
     }
 
     fn packet_len(&self, frame: &MemoryFrame) -> usize {
         self.io.packet_len(frame)
-    }
-
-    fn place(&self, frame: &mut MemoryFrame, at: Extent, keep_tail: bool) {
-        self.io.place(frame, at, keep_tail);
     }
 
     fn send(&mut self, socket: usize, frames: &mut impl Iterator<Item = MemoryFrame>) -> Result<(), MemoryFrame> {
@@ -74,7 +76,9 @@ fn snapshot() -> (Snapshot, usize) {
     let slot = slots.vlans.slot("p1.100".to_owned()) as usize;
     let direct = Snapshot::direct(tables, Arc::new(Tally::new(&slots)), 3);
     let socket_of = vec![Some(0), Some(1), Some(2), Some(1)];
-    (Snapshot { socket_of, vlans: vec![Vec::new(), vec![(VID, slot)], Vec::new()], ..direct }, slot)
+    let vlans = vec![Vec::new(), vec![(VID, slot)], Vec::new()];
+    let wiring = Wiring { socket_of, vlans, ..direct.wiring };
+    (Snapshot { wiring, ..direct }, slot)
 }
 
 fn frames(destination: &str) -> impl Iterator<Item = Vec<u8>> {

@@ -16,10 +16,10 @@ const EAGER: Ecn = Ecn { min: 1000, max: 1000, probability: Chance::ALWAYS, non_
 
 fn emulate(rig: &mut Rig, port: usize, emulation: Option<Emulation>, is_up: bool) {
     let emulated = emulation.map(|emulation| EmulatedPort { device: format!("p{port}"), emulation, is_up });
-    rig.snapshot.emulated.resize(3, None);
-    rig.snapshot.emulated[port] = emulated;
-    if rig.snapshot.emulated.iter().all(Option::is_none) {
-        rig.snapshot.emulated.clear();
+    rig.snapshot.wiring.emulated.resize(3, None);
+    rig.snapshot.wiring.emulated[port] = emulated;
+    if rig.snapshot.wiring.emulated.iter().all(Option::is_none) {
+        rig.snapshot.wiring.emulated.clear();
     }
     rig.snapshot.revision += 1;
 }

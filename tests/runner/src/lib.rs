@@ -321,7 +321,7 @@ impl Node {
     /// Emulates every port from now on, with a rate of 1.6 Tbit/s.
     fn emulate(&mut self) {
         self.is_emulated = true;
-        self.snapshot.emulated = emulated(&self.desired);
+        self.snapshot.wiring.emulated = emulated(&self.desired);
     }
 
     /// Starts the next run: held packets are abandoned, and the clock moves on.

@@ -62,16 +62,12 @@ pub fn compose_prefixes(
             continue;
         }
         let prefixes = allowed_prefixes(document, family, settings, controller);
-        let carried = prefixes
-            .and_then(|prefixes| Ok((prefixes, carriers(&documents, topology, settings, family, &mut result)?)));
-        match carried {
-            Ok((prefixes, composed)) => {
-                let paths = named(id, family, &composed);
-                result.prefixes.extend(prefixes.into_iter().enumerate().map(|(number, prefix)| PrefixPaths {
-                    prefix,
-                    paths: if number == 0 { paths.clone() } else { renamed(&paths, number) },
-                }));
-            }
+        let composed = prefixes.and_then(|prefixes| {
+            let carriers = carriers(&documents, topology, settings, family, &mut result)?;
+            Ok(prefix_paths(id, family, prefixes, &carriers))
+        });
+        match composed {
+            Ok(paths) => result.prefixes.extend(paths),
             Err(why) => {
                 result.notes.push(why.what.clone());
                 result.left_out.push(family);
@@ -83,6 +79,13 @@ pub fn compose_prefixes(
         Some(why) if result.prefixes.is_empty() => Err(why),
         _ => Ok(result),
     }
+}
+
+/// Returns the paths of each prefix of a family. All prefixes have the same carriers.
+fn prefix_paths(id: &str, family: Family, prefixes: Vec<IpNet>, carriers: &[(Composed, u16)]) -> Vec<PrefixPaths> {
+    let first = named(id, family, carriers);
+    let paths = |number: usize| if number == 0 { first.clone() } else { renamed(&first, number) };
+    (0..).zip(prefixes).map(|(number, prefix)| PrefixPaths { prefix, paths: paths(number) }).collect()
 }
 
 fn allowed_prefixes(
@@ -137,7 +140,7 @@ fn named(id: &str, family: Family, composed: &[(Composed, u16)]) -> Vec<CarrierP
         name: if number == 0 { format!("{id}{family}") } else { format!("{id}{family}#{}", number + 1) },
         segments: composed.segments.clone(),
         weight: *weight,
-        via: composed.via.clone(),
+        visits: composed.visits.clone(),
     };
     composed.iter().enumerate().map(path).collect()
 }

@@ -182,7 +182,7 @@ fn named(peer: &str, number: usize, lists: &[(Vec<Ipv6Addr>, u16)]) -> Vec<Carri
             name: format!("{peer}{prefix}{more}"),
             segments: segments.clone(),
             weight: *weight,
-            via: Vec::new(),
+            visits: Vec::new(),
         }
     };
     lists.iter().enumerate().map(path).collect()

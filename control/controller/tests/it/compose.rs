@@ -129,7 +129,7 @@ fn strict_paths_take_the_unprotected_adjacency_of_every_link() {
     assert_eq!(text(&own), ["fc00:0:32:e001:16:e000:28:fe06"]);
     let loose = composed(&pinned(), &ids, &Options { strict: false, ..strict }).unwrap();
     assert_eq!(text(&loose), ["fc00:0:32:16:28:fe06::"]);
-    assert_eq!(loose.via, ["a", "b", "c"]);
+    assert_eq!(loose.visits, ["a", "b", "c"]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ async fn every_kind_of_path_ends_in_carriers() {
         let far = &snapshot.peers[FAR];
         assert_eq!(carriers(far), expected, "{kind:?}");
         assert_eq!(far.prefixes[0].prefix, "fcbb:0:800:2::/64".parse().unwrap());
-        assert_eq!(far.prefixes[0].paths[0].via, ["leaf00", "spine00", "leaf02"]);
+        assert_eq!(far.prefixes[0].paths[0].visits, ["leaf00", "spine00", "leaf02"]);
         assert_eq!(far.prefixes[0].paths[0].name, FAR);
         assert_eq!(snapshot.health.mismatches, 0, "{kind:?}");
         source.stop().await;
@@ -57,7 +57,7 @@ async fn placed_paths_of_all_hosts_share_no_link() {
         assert!(is_missing(&snapshot, "hosts/nobody"));
         let fresh = snapshot.peers.values().filter(|peer| peer.state == PeerState::Fresh);
         for path in fresh.map(|peer| &peer.prefixes[0].paths[0]) {
-            links.extend(path.via.windows(2).map(<[String]>::to_vec));
+            links.extend(path.visits.windows(2).map(<[String]>::to_vec));
         }
         source.stop().await;
     }
@@ -375,11 +375,11 @@ mod allocation {
         let server = server(json!([])).await;
         let mut source = follow(by_load(&server));
         let before = source.until("fresh", all_fresh).await;
-        let via = before.peers[FAR].prefixes[0].paths[0].via.clone();
+        let via = before.peers[FAR].prefixes[0].paths[0].visits.clone();
         let spine = format!("fabric_node/10.0.0.{}_{}", &via[1][6..], via[1]);
         assert!(server.set_up(&spine, false), "{spine}");
         let elsewhere = |snapshot: &Snapshot| {
-            all_fresh(snapshot) && !snapshot.peers[FAR].prefixes[0].paths[0].via.contains(&via[1])
+            all_fresh(snapshot) && !snapshot.peers[FAR].prefixes[0].paths[0].visits.contains(&via[1])
         };
         source.until("elsewhere", elsewhere).await;
         server.set_up(&spine, true);

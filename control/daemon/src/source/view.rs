@@ -104,7 +104,7 @@ fn rows(id: &str, peer: &Peer, outcomes: &Outcomes<'_>) -> Vec<SourcePeerStatus>
 fn path(path: &srv6d_controller::CarrierPath) -> String {
     let segments: Vec<String> = path.segments.iter().map(ToString::to_string).collect();
     let segments = segments.join(" ");
-    if path.via.is_empty() { segments } else { format!("{} ({segments})", path.via.join(" > ")) }
+    if path.visits.is_empty() { segments } else { format!("{} ({segments})", path.visits.join(" > ")) }
 }
 
 fn seconds(time: SystemTime) -> u64 {

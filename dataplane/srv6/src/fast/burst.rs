@@ -6,10 +6,10 @@
 use srv6d_fib::HopRow;
 use srv6d_wire::{Extent, Packet, eth, ipv6};
 
-use super::Kind;
 use super::inner::InnerLookUps;
 use super::look_ups::LookUpResult;
 use super::write::{self, Encapsulation, Ready};
+use super::{Decapsulate, Kind, Shift};
 use crate::tables::Tables;
 use crate::tally::Tally;
 
@@ -32,7 +32,7 @@ pub trait Frames {
 /// Consecutive packets that leave through one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// The device.
+    /// The device, by its untagged port.
     pub device: u16,
     /// Number of packets.
     pub packets: usize,
@@ -50,7 +50,7 @@ struct Sum {
 /// Writes packets as they will leave, up to the first one that is not plain, to which nothing is written.
 ///
 /// Returns the number of packets written, and calls `leave` in their order with the device that they leave through.
-/// `found` is what [`LookUps`](super::LookUps) returned for them. `inside` looks up the inner packets of those that
+/// `found` is what [`LookUps`](super::LookUps) returned for them. `inner` looks up the inner packets of those that
 /// are decapsulated.
 pub fn write_burst<F: Frames>(
     tables: &Tables,
@@ -58,13 +58,13 @@ pub fn write_burst<F: Frames>(
     io: &F,
     frames: &mut [F::Frame],
     found: &[LookUpResult],
-    inside: &mut InnerLookUps<'_>,
+    inner: &mut InnerLookUps<'_>,
     mut leave: impl FnMut(Leaving),
 ) -> usize {
     let mut done = 0;
     while let (Some(frames), Some(found)) = (frames.get_mut(done..), found.get(done..)) {
         let mut burst = Burst { tables, tally, io, frames, found, leave: &mut leave };
-        match burst.write_kind(inside) {
+        match burst.write_kind(inner) {
             0 => break,
             packets => done += packets,
         }
@@ -83,43 +83,20 @@ struct Burst<'b, F: Frames, L> {
 
 impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
     /// Writes the packets at the front that need the same treatment as the first one. Returns their number.
-    fn write_kind(&mut self, inside: &mut InnerLookUps<'_>) -> usize {
-        let (tables, tally, fast) = (self.tables, self.tally, &self.tables.fast);
+    fn write_kind(&mut self, inner: &mut InnerLookUps<'_>) -> usize {
+        let (tables, tally) = (self.tables, self.tally);
         let found = self.found;
         let Some(&first) = found.first() else { return 0 };
         let Some(kind) = Kind::of(tables, first) else { return 0 };
         let same = move |found: LookUpResult| found.is_like(first).then(|| found.index());
         match kind {
             Kind::Shift(shift) => {
-                let sum = if let Some(domain) = fast.domain() {
-                    self.write_while(found, |found, packet| {
-                        (found == first && domain.contains_source(packet)).then(|| shift.write(tables, packet))?
-                    })
-                } else {
-                    self.write_while(found, |found, packet| (found == first).then(|| shift.write(tables, packet))?)
-                };
+                let sum = self.write_shifted(shift, first);
                 tally.sid(shift.0.slot, sum.packets, sum.bytes);
                 sum.packets
             }
             Kind::Decapsulate(sid) => {
-                let like_first = found.iter().take_while(|&&found| found == first).count();
-                let sum = if like_first < TOGETHER_FROM || inside.is_given_up {
-                    self.write_while(found, |found, packet| {
-                        (found == first && fast.accepts_source(packet)).then(|| sid.write_alone(tables, packet))?
-                    })
-                } else {
-                    let frames = self.frames.get_mut(..like_first).unwrap_or_default();
-                    let all = inside.look_up(tables, sid, self.io, frames);
-                    let sum = if let Some(domain) = fast.domain() {
-                        self.write_while(all, |inside, packet| {
-                            domain.contains_source(packet).then(|| sid.write(tables, packet, inside))?
-                        })
-                    } else {
-                        self.write_while(all, |inside, packet| sid.write(tables, packet, inside))
-                    };
-                    inside.is_given_up = sum.packets < like_first;
-                    sum
-                };
+                let sum = self.write_decapsulated(sid, first, inner);
                 tally.sid(sid.0.slot, sum.packets, sum.bytes + sum.packets * ipv6::LEN);
                 sum.packets
             }
@@ -138,6 +115,51 @@ impl<F: Frames, L: FnMut(Leaving)> Burst<'_, F, L> {
                 self.write_while(found, |found, packet| write::route_v4(tables, packet, same(found)?)).packets
             }
         }
+    }
+
+    /// Writes the packets at the front that are addressed to the SID that `first` leads to.
+    #[inline(always)]
+    fn write_shifted(&mut self, shift: Shift<'_>, first: LookUpResult) -> Sum {
+        let (tables, found) = (self.tables, self.found);
+        if let Some(domain) = tables.fast.domain() {
+            return self.write_while(found, |found, packet| {
+                if found != first || !domain.contains_source(packet) {
+                    return None;
+                }
+                shift.write(tables, packet)
+            });
+        }
+        self.write_while(found, |found, packet| if found == first { shift.write(tables, packet) } else { None })
+    }
+
+    /// Decapsulates the packets at the front that are addressed to the SID that `first` leads to. Few of them are looked up
+    /// one by one, several together.
+    #[inline(always)]
+    fn write_decapsulated(&mut self, sid: Decapsulate<'_>, first: LookUpResult, inner: &mut InnerLookUps<'_>) -> Sum {
+        let (tables, fast, found) = (self.tables, &self.tables.fast, self.found);
+        let like_first = found.iter().take_while(|&&found| found == first).count();
+        if like_first < TOGETHER_FROM || inner.is_given_up {
+            return self.write_while(found, |found, packet| {
+                if found != first || !fast.accepts_source(packet) {
+                    return None;
+                }
+                sid.write_alone(tables, packet)
+            });
+        }
+        let frames = self.frames.get_mut(..like_first).unwrap_or_default();
+        let results = inner.look_up(tables, sid, self.io, frames);
+        let sum = if let Some(domain) = fast.domain() {
+            self.write_while(results, |result, packet| {
+                if !domain.contains_source(packet) {
+                    return None;
+                }
+                sid.write(tables, packet, result)
+            })
+        } else {
+            self.write_while(results, |result, packet| sid.write(tables, packet, result))
+        };
+        inner.is_given_up = sum.packets < like_first;
+        sum
     }
 
     /// Writes the packets at the front that `write` takes, each with its result in `found`. It is not inlined,

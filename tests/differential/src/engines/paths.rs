@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use srv6d_dataplane::io::{Buffers, Io};
+use srv6d_dataplane::io::Io;
 use srv6d_dataplane::look_ups;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
 use srv6d_model::Outcome;
-use srv6d_srv6::{LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
+use srv6d_srv6::{Frames, LookUps, SlowState, Tally, Verdict, slow_path, write_burst};
 
 use super::{APART, Compiled, counts};
 use crate::engine::{Engine, Node, Treatment};
@@ -40,10 +40,10 @@ impl Engine for FastPath {
         let tally = Tally::new(slots);
         let io = Memory::default();
         let mut frames = [MemoryFrame::new(frame)];
-        let (found, mut inside) = self.look_ups.look_up(tables, port, &Buffers(&io), &mut frames);
+        let (found, mut inside) = self.look_ups.look_up(tables, port, &io, &mut frames);
         let mut left = None;
         let leave = |leaving| left = Some(leaving);
-        let written = write_burst(tables, &tally, &Buffers(&io), &mut frames, found, &mut inside, leave);
+        let written = write_burst(tables, &tally, &io, &mut frames, found, &mut inside, leave);
         let bytes = frames.first().map(MemoryFrame::bytes).unwrap_or_default();
         let counts = counts(slots, &tally);
         match (written, left) {

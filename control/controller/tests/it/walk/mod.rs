@@ -78,7 +78,7 @@ fn walk(fabric: &Fabric, inner: &Inner, full_srh: bool) {
         function: (fabric.function == Function::Configured).then_some(fabric::FUNCTION),
     };
     let composed = compose(&vertices, &topology, &options).unwrap();
-    assert_eq!(composed.via, fabric.walk_names());
+    assert_eq!(composed.visits, fabric.walk_names());
     let nodes: Vec<Node> = (0..fabric.usids.len()).map(|number| Node::of(fabric, number)).collect();
     let host = Node::source(fabric, inner.family, &composed.segments, full_srh);
     let (mut frame, device) = host.forward(&inner.packet(64), node::APPLICATION);
