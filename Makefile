@@ -5,7 +5,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E)
 # Where cargo builds, should somebody keep that elsewhere.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build install uninstall deb demo test test-rootless test-root test-zerocopy bench bench-net lint doc
+.PHONY: help deps build install uninstall deb demo test test-all test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -47,12 +47,17 @@ deb: build ## a Debian package of it, in target/: make deb
 demo: build ## the fabric lab, with traffic crossing it
 	$(ROOT) $(TARGET)/release/srv6d lab demo
 
-test: test-rootless test-root ## everything; network namespaces are made and removed
+# Root runs both kinds of tests in one go: while those of one kind wait, the others compute.
+test: $(if $(ROOT),test-rootless test-root,test-all) ## everything; network namespaces are made and removed
 
 # Most tests wait, for a neighbour, a route or a timer, so more of them run at a time than there are cores.
 THREADS := 4
 # Tests that take longer than this, once they are built, are ended: what was printed last names the one that hangs.
 LIMIT   := 40m
+
+test-all: deps
+	cargo test --workspace --locked --no-run
+	scripts/run-tests $(LIMIT) $(THREADS) --include-ignored
 
 test-rootless: deps ## what needs no root
 	cargo test --workspace --locked --no-run

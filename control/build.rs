@@ -1,11 +1,16 @@
-//! Passes two options to the linker, which make the program smaller.
+//! Says which commit a release is built from, and passes two options to the linker, which make the program smaller.
 
 use std::env;
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let is = |key: &str, value: &str| env::var(key).is_ok_and(|found| found == value);
+    // A development build does not say it, so that a commit does not build the program anew.
+    let commit = if is("PROFILE", "release") { commit() } else { None };
+    let commit = commit.map(|commit| format!(" ({commit})")).unwrap_or_default();
+    println!("cargo::rustc-env=SRV6D_VERSION={}{commit}", env!("CARGO_PKG_VERSION"));
     // rustc links with its own lld on this target only. Other linkers may not know the options.
     let has_lld = is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "gnu");
     if !has_lld || !is("PROFILE", "release") {
@@ -17,6 +22,20 @@ fn main() {
         // A relocation takes a few bits instead of 24 bytes. The loader of older libraries cannot read that.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+}
+
+/// Returns the short name of the commit that is checked out. Sources without a repository have none.
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    // This file gets a line with each commit and checkout. One that is missing would count as changed each time.
+    let log = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"])?;
+    if Path::new(&log).exists() {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
 }
 
 /// Returns the version of this machine's C library.

@@ -275,7 +275,7 @@ impl<I: Io> Step<I> {
             copy(io, taps, socket, false, frame);
         }
         self.write(io, round, socket, frames);
-        let socket_of = |port: u16| round.snapshot.socket_of.get(usize::from(port)).copied().flatten();
+        let socket_of = |port: u16| round.snapshot.wiring.socket_of.get(usize::from(port)).copied().flatten();
         let fates = self.runs.iter().flat_map(|run| std::iter::repeat_n(Fate::of(run.verdict, socket_of), run.packets));
         taps.decided(first, fates);
     }

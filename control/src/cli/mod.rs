@@ -41,7 +41,7 @@ const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
 #[derive(Debug, Parser)]
 #[command(
     name = "srv6d",
-    version,
+    version = env!("SRV6D_VERSION"),
     about = "SRv6 forwarding in user space over AF_XDP",
     long_about = "srv6d forwards SRv6 traffic (uSID carriers, H.Encaps.Red, uN, uA, uDT4/6/46) in user space over \
                   AF_XDP sockets.\n\nWhat it does not claim stays with the kernel, on the very same port: BGP, \
@@ -57,7 +57,7 @@ const DEFAULT_HOST_INTERFACE: &str = "srv6d0";
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Management socket of the daemon [env: SRV6D_SOCKET] [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
+    /// Management socket of the daemon [env: `SRV6D_SOCKET`] [default: /run/srv6d/srv6d.sock; for `run`, the configuration's]
     #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     socket: Option<PathBuf>,
     #[command(subcommand)]

@@ -94,7 +94,8 @@ fn the_package_goes_into_a_clean_root_and_leaves_no_trace() {
     let unit = fs::read_to_string(root.join("lib/systemd/system/srv6d.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/bin/srv6d run"), "{unit}");
     let version = Command::new(root.join("usr/bin/srv6d")).arg("--version").output().unwrap();
-    assert!(version.status.success());
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    assert!(version.starts_with(concat!("srv6d ", env!("CARGO_PKG_VERSION"))), "{version}");
     // What an operator and the daemon leave behind goes, too.
     for file in ["etc/srv6d/srv6d.toml", "var/lib/private/srv6d/jalapeno.json"] {
         let file = root.join(file);
