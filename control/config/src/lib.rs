@@ -95,10 +95,13 @@ fn read<T: Default>(
     Ok((Config { source, ..config }, extension))
 }
 
+/// What the TOML parser says of a key or a table that stands twice.
+const DUPLICATE: &str = "duplicate key";
+
 /// Returns the fix of what the TOML parser says.
 fn fix_of_syntax(message: &str) -> &'static str {
     match message {
-        "duplicate key" => "keep one of the lines that set it, and remove the others",
+        DUPLICATE => "keep one of the lines that set it, and remove the others",
         _ => "write it as TOML: `key = value`, texts in quotes, see https://toml.io",
     }
 }
@@ -113,7 +116,9 @@ fn read_tables<T: Default>(
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let span = error.span().unwrap_or_default();
-        match unquoted(text, span.start).or_else(|| unquoted_item(text, span.start)) {
+        let is_text = error.message() != DUPLICATE;
+        let unquoted = is_text.then(|| unquoted(text, span.start).or_else(|| unquoted_item(text, span.start)));
+        match unquoted.flatten() {
             Some((at, fix)) => findings.error(at.unwrap_or(span), "", "a text without quotes", fix),
             None => findings.error(span, "", error.message(), fix_of_syntax(error.message())),
         }

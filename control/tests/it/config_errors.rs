@@ -70,6 +70,7 @@ fn text_that_is_not_toml() {
     assert_alone("[node\nname = \"a\"", 1, &["fix: write it as TOML"]);
     assert_alone("[node]\nname = \nsource = 1", 2, &["fix: write it as TOML"]);
     assert_alone("[node]\nname = \"a\"\nname = \"b\"", 3, &["duplicate key", "fix: keep one of the lines"]);
+    assert_alone("[node]\nname = \"a\"\n[node]\nsource = \"::1\"", 3, &["duplicate key", "fix: keep one of the lines"]);
 }
 
 #[test]

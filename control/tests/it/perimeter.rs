@@ -136,6 +136,10 @@ fn kernel_beside(rig: &Rig, b: &str) {
     for prefix in plain {
         rig.inside("router", &format!("ip -6 route add {prefix} via 2001:db8:b::2 dev eth2"));
     }
+    rig.inside(
+        "router",
+        "ip route add 10.6.0.0/24 encap seg6 mode encap.red segs fcbb:0:1005:4:: via 10.2.0.2 dev eth2",
+    );
     for prefix in ["10.3.0.0/24", "10.4.0.0/24"] {
         rig.inside("router", &format!("ip route add {prefix} via 10.2.0.2 dev eth2"));
     }
@@ -263,6 +267,9 @@ fn frame(ends: &Ends, what: &str, row: usize) -> Vec<u8> {
         }
         "a carrier with a uN outside of every block" => udp(OWN, "3fff:0:1004:1005::"),
         "a SID that only the kernel has, outside of every block" => udp(OWN, "3ffe:0:1004:1005::"),
+        "IPv4 for a route of the kernel's own that encapsulates" => {
+            return with(V4, &mapped([10, 1, 0, 2], [10, 6, 0, 1]));
+        }
         "a carrier behind a priority tag (802.1Q, VID 0)" => {
             return tagged(&[(0x8100, 0xe000)], &udp(OWN, "fcbb:0:1004:1006::"));
         }
@@ -585,4 +592,40 @@ fn a_sid_that_comes_later_is_no_source_from_outside() {
     wait_for("no SID", || (!rig.show("sids").to_string().contains("3fff:0:9::/48")).then_some(()));
     ping();
     assert_eq!(echo_requests(&rig), before + 1, "it is as before");
+}
+
+/// Packets that a SID of the kernel has taken.
+fn taken_by_the_kernel(rig: &Rig, sid: &str) -> u64 {
+    let shown = rig.inside("router", &format!("ip -6 -s route show {sid}"));
+    let mut words = shown.split_whitespace().skip_while(|word| *word != "packets");
+    words.nth(1).unwrap().parse().unwrap()
+}
+
+/// The kernel processes SIDs also where it does not forward, and does not tell the XDP program of them.
+#[test]
+#[ignore = "needs root"]
+fn a_port_without_forwarding_reaches_no_sid_of_the_kernel() {
+    const SID: &str = "3ffe:0:1004::/48";
+    for (role, reaches) in [("fabric", true), ("edge", false), ("host", false)] {
+        let mut rig = Rig::new(1);
+        rig.inside("router", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth1.seg6_enabled=1");
+        rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.eth1.forwarding=0");
+        rig.inside("router", &format!("ip -6 route add {SID} encap seg6local action End.DT6 table 254 count dev eth2"));
+        rig.ready(&CONFIG.replacen("role = \"fabric\"", &format!("role = \"{role}\""), 1));
+        let before = echo_requests(&rig);
+        rig.output("a", "ping -c 1 -W 1 2001:db8:a::1");
+        assert_eq!(echo_requests(&rig), before + 1, "{role}: addresses of the node are reached");
+        let eth1 = mac(&rig, "router", "eth1");
+        let a = mac(&rig, "a", "wire");
+        let inside = ipv6("2001:db8:9::9", "2001:db8:a::1", UDP, 64, &datagram(0));
+        let outer = ipv6(OWN, "3ffe:0:1004::1", IN_IPV6, 64, &inside);
+        let mut wire = Wire::open(&rig, "a", &[]);
+        let frame = ethernet(eth1, a, None, V6, &outer);
+        let sent_until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < sent_until && taken_by_the_kernel(&rig, SID) == 0 {
+            wire.send(&frame);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(taken_by_the_kernel(&rig, SID) > 0, reaches, "{role}");
+    }
 }

@@ -31,8 +31,11 @@
 /* Number of tags with VID 0 that may stand in front: see eth.rs. */
 #define PRIORITY_TAGS 2
 
+#define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_HOPOPTS 0
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define IPPROTO_ROUTING 43
 #define IPPROTO_FRAGMENT 44
 #define IPPROTO_AH 51
@@ -291,13 +294,48 @@ static ALWAYS_INLINE int may_name_segments(const struct ipv6 *ip, const void *en
 	return (const void *)(header + 8) > end || begins_chain(*header);
 }
 
-/* Whether the kernel has a route of its own to this destination that processes SIDs or encapsulates. */
-static ALWAYS_INLINE int kernel_tunnels(struct xdp_md *ctx, const struct ipv6 *ip)
+/* Reads the ports of a packet, by which the kernel may choose among several next hops. */
+static ALWAYS_INLINE void read_ports(struct bpf_fib_lookup *route, const void *transport, const void *end)
 {
-	struct bpf_fib_lookup route = { .family = AF_INET6, .ifindex = ctx->ingress_ifindex };
+	const __be16 *ports = transport;
 
+	if (route->l4_protocol != IPPROTO_TCP && route->l4_protocol != IPPROTO_UDP)
+		return;
+	if ((const void *)(ports + 2) > end)
+		return;
+	route->sport = ports[0];
+	route->dport = ports[1];
+}
+
+/* Whether the kernel has a route of its own to this destination that processes SIDs or encapsulates. Through a port on which
+ * the kernel does not forward, it does not say what route it has, and packets for such a route get in all the same. */
+static ALWAYS_INLINE int kernel_tunnels(struct xdp_md *ctx, const struct ipv6 *ip, const void *end)
+{
+	struct bpf_fib_lookup route = {
+		.family = AF_INET6,
+		.ifindex = ctx->ingress_ifindex,
+		.l4_protocol = ip->next_header,
+	};
+	int found;
+
+	__builtin_memcpy(&route.flowinfo, ip->version_flow, sizeof(route.flowinfo));
+	route.flowinfo &= cpu_to_be32(0x0fffffff);
 	__builtin_memcpy(route.ipv6_src, ip->src, sizeof(route.ipv6_src));
 	__builtin_memcpy(route.ipv6_dst, ip->dst, sizeof(route.ipv6_dst));
+	read_ports(&route, ip + 1, end);
+	found = bpf_fib_lookup(ctx, &route, sizeof(route), 0);
+	return found == BPF_FIB_LKUP_RET_UNSUPP_LWT || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+/* Likewise, for IPv4. Where the kernel does not forward it uses no route. */
+static ALWAYS_INLINE int kernel_tunnels_v4(struct xdp_md *ctx, const struct ipv4 *ip, const void *end)
+{
+	struct bpf_fib_lookup route = { .family = AF_INET, .ifindex = ctx->ingress_ifindex, .tos = ip->tos };
+
+	route.l4_protocol = ip->rest[7];
+	__builtin_memcpy(&route.ipv4_src, ip->src, sizeof(route.ipv4_src));
+	__builtin_memcpy(&route.ipv4_dst, ip->dst, sizeof(route.ipv4_dst));
+	read_ports(&route, ip + 1, end);
 	return bpf_fib_lookup(ctx, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_UNSUPP_LWT;
 }
 
@@ -316,7 +354,8 @@ static ALWAYS_INLINE int is_own_source(const struct arrival *in, const struct ip
 }
 
 /* Decides about an unclaimed packet of a port that guards SIDs. */
-static ALWAYS_INLINE enum verdict guard_ipv6(struct xdp_md *ctx, const struct arrival *in, const struct ipv6 *ip)
+static ALWAYS_INLINE enum verdict guard_ipv6(struct xdp_md *ctx, const struct arrival *in, const struct ipv6 *ip,
+					     const void *end)
 {
 	struct key6 key = { .prefix_len = 8 * (sizeof(key.view) + sizeof(key.addr)) };
 	__u32 *is_sid_space;
@@ -327,7 +366,7 @@ static ALWAYS_INLINE enum verdict guard_ipv6(struct xdp_md *ctx, const struct ar
 	is_sid_space = bpf_map_lookup_elem(&sid_space, &key);
 	if (is_sid_space)
 		return *is_sid_space ? WORKER : KERNEL;
-	return kernel_tunnels(ctx, ip) ? WORKER : KERNEL;
+	return kernel_tunnels(ctx, ip, end) ? WORKER : KERNEL;
 }
 
 static ALWAYS_INLINE enum verdict claim_ipv6(struct xdp_md *ctx, const struct arrival *in, const void *l3,
@@ -372,10 +411,11 @@ static ALWAYS_INLINE enum verdict claim_ipv6(struct xdp_md *ctx, const struct ar
 		if (claim && *claim)
 			return WORKER;
 	}
-	return guards ? guard_ipv6(ctx, in, ip) : KERNEL;
+	return guards ? guard_ipv6(ctx, in, ip, end) : KERNEL;
 }
 
-static ALWAYS_INLINE enum verdict claim_ipv4(const struct arrival *in, const void *l3, const void *end)
+static ALWAYS_INLINE enum verdict claim_ipv4(struct xdp_md *ctx, const struct arrival *in, const void *l3,
+					     const void *end)
 {
 	const struct port *port = in->port;
 	const struct ipv4 *ip = l3;
@@ -401,7 +441,7 @@ static ALWAYS_INLINE enum verdict claim_ipv4(const struct arrival *in, const voi
 			return WORKER;
 	}
 	/* IPv4 options may contain a source route. The worker gives the kernel what has none and is for this node. */
-	return guards && ip->version_ihl != IPV4_PLAIN ? WORKER : KERNEL;
+	return guards && (ip->version_ihl != IPV4_PLAIN || kernel_tunnels_v4(ctx, ip, end)) ? WORKER : KERNEL;
 }
 
 static ALWAYS_INLINE const __u32 *vlan_rules(const struct port *port, __u32 vid)
@@ -483,7 +523,7 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 	if (type == htons(ETH_P_IPV6))
 		return claim_ipv6(ctx, &in, l3, end);
 	if (type == htons(ETH_P_IP))
-		return claim_ipv4(&in, l3, end);
+		return claim_ipv4(ctx, &in, l3, end);
 	return KERNEL;
 }
 
