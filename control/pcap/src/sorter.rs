@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn packets_leave_in_the_order_of_time_after_a_while() {
         let mut sorter = Sorter::default();
-        [(7, "b"), (5, "a"), (7, "c"), (900, "d")].iter().for_each(|(time, name)| sorter.push(packet(*time, name)));
+        for (time, name) in [(7, "b"), (5, "a"), (7, "c"), (900, "d")] {
+            sorter.push(packet(time, name));
+        }
         assert_eq!(sorter.pop(Duration::from_millis(100)), None);
         let now = Duration::from_millis(107);
         let names: Vec<String> = std::iter::from_fn(|| sorter.pop(now)).map(|packet| packet.interface).collect();

@@ -268,6 +268,6 @@ mod tests {
         assert!(packet(&longest, 0, 1).len() <= 1280, "{}", packet(&longest, 0, 1).len());
         let empty = Probe { length: 0, ..probe(&["fcbb:0:1::"], Payload::Udp, None) };
         assert_eq!(packet(&empty, 0, 1).len(), 40 + 8 + 12);
-        assert!(MAX_PAYLOAD >= 1000);
+        const { assert!(MAX_PAYLOAD >= 1000) };
     }
 }

@@ -87,12 +87,12 @@ fn a_capture_ends_after_enough_packets_and_turns_over_its_files() {
     let found = packets(&file);
     assert_eq!((found.len(), found.iter().all(|packet| packet.interface == "eth1")), (5, true), "{found:?}");
 
-    let ring = capture(&rig, &rig.file("ring.pcapng"), &["--file-size", "1", "--files", "2"]);
+    let rotated = capture(&rig, &rig.file("ring.pcapng"), &["--file-size", "1", "--files", "2"]);
     wait_for("start of the second capture", || rig.file("ring_00001.pcapng").exists().then_some(()));
     rig.inside("a", "ping -6 -q -c 1200 -s 1400 -i 0.001 2001:db8:b::2");
     let is_turned = || !rig.file("ring_00001.pcapng").exists();
     wait_for("third file", || is_turned().then_some(()));
-    end(ring);
+    end(rotated);
     let files = fs::read_dir(&rig.directory).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files.filter(|file| file.to_string_lossy().contains("ring_")).collect();
     files.sort();

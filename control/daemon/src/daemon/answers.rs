@@ -448,20 +448,6 @@ fn published(counted: srv6d_dataplane::Published) -> Published {
     Published { whole, whole_for_amendment, in_place, copied }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_unfollowed_routes_are_not_made_on_the_control_loop() {
-        let routes = Arc::new(Vec::new());
-        let answer = unfollowed(&routes);
-        assert_eq!(Arc::strong_count(&routes), 2, "the answer has the list, and nothing made of it");
-        drop(answer);
-        assert_eq!(Arc::strong_count(&routes), 1);
-    }
-}
-
 fn worker_status(worker: usize, core: Option<usize>, polling: &str, workload: &Workload) -> WorkerStatus {
     let stages = STAGES.iter().zip(workload.stages);
     WorkerStatus {
@@ -479,5 +465,19 @@ fn worker_status(worker: usize, core: Option<usize>, polling: &str, workload: &W
         asleep_ns: workload.asleep,
         timed_packets: workload.timed_packets,
         stages_ns: stages.map(|(stage, nanoseconds)| StageTime { stage: (*stage).to_owned(), nanoseconds }).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_unfollowed_routes_are_not_made_on_the_control_loop() {
+        let routes = Arc::new(Vec::new());
+        let answer = unfollowed(&routes);
+        assert_eq!(Arc::strong_count(&routes), 2, "the answer has the list, and nothing made of it");
+        drop(answer);
+        assert_eq!(Arc::strong_count(&routes), 1);
     }
 }
