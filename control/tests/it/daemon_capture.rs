@@ -116,7 +116,7 @@ fn a_whole_lab_is_captured_into_one_file() {
             "--name",
             &lab.name,
             "-c",
-            "40",
+            "200",
             "--filter",
             "icmp6 and host fcbb:0:800:1::2",
             "--write",
@@ -130,7 +130,7 @@ fn a_whole_lab_is_captured_into_one_file() {
     });
     let found = packets(&file);
     fs::remove_file(&file).unwrap();
-    assert!(found.len() == 40 && found.is_sorted_by_key(|packet| packet.time), "{found:?}");
+    assert!(found.len() == 200 && found.is_sorted_by_key(|packet| packet.time), "{found:?}");
     let names: std::collections::BTreeSet<&str> = found.iter().map(|packet| packet.interface.as_str()).collect();
     for name in ["leaf00:eth4", "leaf00:eth2", "spine01:eth1", "spine01:eth2", "leaf01:eth2", "leaf01:eth4"] {
         assert!(names.contains(name), "{name}: {names:?}");
