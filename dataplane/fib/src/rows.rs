@@ -42,6 +42,9 @@ constants! {
     pub const TAKES_OVER: u32 = 16;
     /// Flag of a port, and of a device that packets leave through: what the XDP program forwards is copied for captures.
     pub const CAPTURED: u32 = 32;
+    /// Flag of a device that packets leave through: the programs may send through it. A row of zeros is that of a port that they
+    /// may not send through, for example an emulated one, and names no device.
+    pub const SENDS: u32 = 64;
 
     /// Flag of a SID that decapsulates: what is inside may be IPv6.
     pub const DECAPSULATES_V6: u8 = 1;
@@ -228,7 +231,7 @@ rows! {
         pub number: u32,
         /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
         pub mtu: u32,
-        /// `CAPTURED`.
+        /// `CAPTURED`, `SENDS`.
         pub flags: u32,
     }
 

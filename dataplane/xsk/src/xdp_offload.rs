@@ -48,7 +48,7 @@ use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
     BlockRow, CAPTURED, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow,
     KernelEndRow, KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow,
-    PatternRow, PortRow, Prefix, PrefixRow, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER,
+    PatternRow, PortRow, Prefix, PrefixRow, SENDS, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER,
     TARGET_INDEX_BITS, TARGET_SID, key_owner,
 };
 
@@ -346,7 +346,7 @@ impl XdpOffload {
         };
         write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS).map(marked))?;
         let marked =
-            |(&port, &row): (&u16, &DeviceRow)| (port.into(), DeviceRow { flags: captured(row.number), ..row });
+            |(&port, &row): (&u16, &DeviceRow)| (port.into(), DeviceRow { flags: SENDS | captured(row.number), ..row });
         write_rows(devices, set, &mut now.devices, wiring.to.iter().map(marked))
     }
 

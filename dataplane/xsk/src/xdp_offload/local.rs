@@ -220,6 +220,19 @@ mod tests {
         once_local(offload.local_program().unwrap(), frame, ifindex).unwrap()
     }
 
+    /// A port that is emulated has no row. Its zeros name the device of number 0, which is there.
+    #[test]
+    #[ignore = "needs root"]
+    fn a_port_without_a_device_is_the_workers() {
+        let (mut offload, lo) = on_loopback();
+        offload.add_port(0, "lo").unwrap();
+        publish(&mut offload, &steering());
+        assert_eq!(run(&offload, &v6(UDP), lo).0, REDIRECT);
+        let wiring = ProgramWiring { from: [(2, 5)].into(), ..ProgramWiring::default() };
+        offload.publish(&steering(), &wiring).unwrap();
+        assert_eq!(run(&offload, &v6(UDP), lo), (PASS, v6(UDP)));
+    }
+
     #[test]
     #[ignore = "needs root"]
     fn plain_packets_get_an_outer_header_and_are_counted() {
