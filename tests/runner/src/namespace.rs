@@ -109,6 +109,9 @@ fn stays_up(case: &Case, name: &str) -> bool {
     case.setup.port(name).is_none_or(|port| port.up) && !case.steps.iter().flat_map(|step| &step.events).any(goes_down)
 }
 
+/// Cases in which a next hop has just become ready, so that the worker keeps its frames until it has finished those before.
+const TAKEN_OVER_LATER: [&str; 1] = ["U38b"];
+
 /// A case while it is run on a rig.
 struct Visit<'r> {
     rig: &'r Rig,
@@ -206,9 +209,15 @@ impl<'r> Visit<'r> {
         if !found.is_balanced {
             return Err(format!("rx is not the sum of tx, reply, kernel, drop, held and queued: {:?}", found.counters));
         }
-        match (self.rig.offload && front::OFFLOADED.contains(&self.case.id.as_str()), found.offloaded) {
-            (true, 0) => return Err("no XDP program has forwarded anything of it".to_owned()),
-            (false, 1..) => return Err(format!("XDP programs have forwarded {} frames of it", found.offloaded)),
+        let id = self.case.id.as_str();
+        match (self.rig.offload && front::OFFLOADED.contains(&id), found.offloaded) {
+            (true, 0) if !TAKEN_OVER_LATER.contains(&id) => {
+                return Err("no XDP program has forwarded anything of it".to_owned());
+            }
+            // The programs of the tc engine deliver to this node also where no port has offload.
+            (false, 1..) if !front::DELIVERED.contains(&id) => {
+                return Err(format!("XDP programs have forwarded {} frames of it", found.offloaded));
+            }
             _ => {}
         }
         let mut unclaimed = found.unclaimed;
