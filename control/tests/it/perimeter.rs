@@ -402,6 +402,15 @@ fn try_all_cells(offload: &str) {
         }
         let mut out = Wire::open(&rig, "b", &[]);
         let mut into = Wire::open(&rig, "a", &[]);
+        if offload != "off" && role == "fabric" {
+            // The program takes a port over once its worker has finished.
+            let plain = frame(&ends, "IPv6 for a route of srv6d", rows.len());
+            wait_for("packets of the XDP program", || {
+                into.send(&plain);
+                std::thread::sleep(Duration::from_millis(20));
+                (rig.counter("offloaded") > 0).then_some(())
+            });
+        }
         let before = answers(&rig);
         for (number, (what, _)) in rows.iter().enumerate() {
             for _ in 0..COPIES {
@@ -431,9 +440,6 @@ fn try_all_cells(offload: &str) {
             .map(|((what, cells), came)| format!("{what}: {}, but {came} of {COPIES} came out", cells[role]))
             .collect();
         assert!(wrong.is_empty(), "{role}, offload {offload}:\n{}\n{}", wrong.join("\n"), rig.show("counters"));
-        if offload != "off" && role == "fabric" {
-            assert!(rig.counter("offloaded") > 0, "the XDP program has forwarded nothing: {}", rig.show("ports"));
-        }
         wait_for("answers of the node", || (answers(&rig) > before).then_some(()));
         rig.check_balance();
     }

@@ -98,8 +98,9 @@ fn datagrams_are_neither_lost_nor_overtaken_when_the_engine_changes() {
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     assert!(number(&report, "sent") > 100, "{report}");
     assert_eq!(["lost", "duplicated"].map(|what| number(&report, what)), [0; 2], "{report}");
-    // When a worker takes over, the receiving veth may have frames of both in one poll. It puts off those of an XDP program then.
-    assert!(number(&report, "reordered") <= ROUNDS as u64, "{report}");
+    // When a worker takes over, the receiving veth may have frames of both in one poll. It puts off those of an XDP program then,
+    // 16 at most.
+    assert!(number(&report, "reordered") <= 16 * ROUNDS as u64, "{report}");
     rig.check_balance();
 }
 
