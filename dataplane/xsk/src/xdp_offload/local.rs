@@ -162,9 +162,11 @@ mod tests {
     const UDP: u8 = 17;
 
     /// Returns the program at `lo`. The own veth is port 2 of the tables and device 5. Packets leave by port 1, device 3.
+    /// Device 0 is there, too.
     fn on_loopback() -> (XdpOffload, u32) {
         srv6d_netns::move_thread_to_new().unwrap();
         let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
+        offload.add_port(0, "lo").unwrap();
         offload.add_port(3, "lo").unwrap();
         offload.put_on_local(5, "lo").unwrap();
         assert_eq!(offload.local(), Some(5));
@@ -225,7 +227,6 @@ mod tests {
     #[ignore = "needs root"]
     fn a_port_without_a_device_is_the_workers() {
         let (mut offload, lo) = on_loopback();
-        offload.add_port(0, "lo").unwrap();
         publish(&mut offload, &steering());
         assert_eq!(run(&offload, &v6(UDP), lo).0, REDIRECT);
         let wiring = ProgramWiring { from: [(2, 5)].into(), ..ProgramWiring::default() };

@@ -203,6 +203,7 @@ fn a_queue_without_a_socket_is_the_kernels() {
 fn a_queue_without_a_socket_guards_what_the_port_guards() {
     let mut port = Port::new(&ProgramSettings { claim_all: true, ..untagged() });
     port.program.set_rules(0, &Rules { guards_sids: true, ..Rules::default() }).unwrap();
+    std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
     let plain = ipv6(PORT_MAC, "2001:db8::1", 100, 0);
     let mut names_segments = plain.clone();
     names_segments[20] = 43; // Routing header
