@@ -68,12 +68,12 @@ pub struct Row {
     pub udp: bool,
     /// Number of simultaneous connections.
     pub flows: u32,
-    /// What is sent, and by which path.
+    /// Kind of packets, and of path.
     #[serde(default)]
     pub kind: Kind,
 }
 
-/// What is sent, and by which path.
+/// Kind of packets that a stream has, and of path that it takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

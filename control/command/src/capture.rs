@@ -5,16 +5,15 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use srv6d_pcap::{Collector, Output, Wanted};
 
-use crate::Failure;
-use srv6d_api::Direction;
-use srv6d_api::client;
+use crate::{Failure, stop_flag};
+use srv6d_api::client::{self, Capturing};
+use srv6d_api::{Direction, Refusal};
 
 /// Arguments of `srv6d capture`.
 #[derive(Debug, Args)]
@@ -44,22 +43,13 @@ pub fn capture(arguments: &CaptureArguments, socket: &Path) -> Result<(), Failur
         let fix = format!("srv6d capture {} | tcpdump -n -r -, or add --write FILE", arguments.ports.join(" "));
         return Err(Failure::invalid(format!("{what}\nfix: {fix}")));
     };
-    let is_stopped = stop_flag()?;
-    let Source { packets, devices, .. } = Source::open(&arguments.ports, arguments.direction, socket)?;
+    let stop = stop_flag(&[SIGINT, SIGTERM])?;
+    let Capturing { packets, devices, .. } = open(&arguments.ports, arguments.direction, socket)?;
     let seen_by_kernel = devices.iter().filter(|_| arguments.kernel);
     let kernel = seen_by_kernel.map(|device| Kernel::see(&tcpdump(), device, arguments.direction));
     let kernel = kernel.collect::<Result<Vec<Kernel>, Failure>>()?;
     let announced = devices.iter().try_for_each(|device| output.interface(device));
-    finished(announced.and_then(|()| merge_wanted(packets, kernel, wanted, output, is_stopped)))
-}
-
-fn stop_flag() -> Result<impl Fn() -> bool, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
-    }
-    Ok(move || flag.load(Ordering::Relaxed))
+    finished(announced.and_then(|()| merge_wanted(packets, kernel, wanted, output, || stop.load(Ordering::Relaxed))))
 }
 
 /// Returns the program that captures the packets that the kernel sees.
@@ -67,29 +57,15 @@ fn tcpdump() -> PathBuf {
     PathBuf::from("tcpdump")
 }
 
-/// A daemon that sends the packets of ports.
-pub struct Source {
-    /// The pcapng stream.
-    pub packets: BufReader<UnixStream>,
-    /// Names of the ports' network devices.
-    pub devices: Vec<String>,
-    /// The connection of the stream, which is needed to close it.
-    pub connection: UnixStream,
+/// Asks the daemon for the packets of ports, or of all ports if none is named.
+pub fn open(ports: &[String], direction: Option<Direction>, socket: &Path) -> Result<Capturing, Failure> {
+    let refused = |refusal: Refusal| Failure::failed(format!("error: {}", refusal.errors.join("\n")));
+    client::capture(socket, ports, direction)?.map_err(refused)
 }
 
-impl Source {
-    /// Asks the daemon for the packets of ports, or of all ports if none is named.
-    pub fn open(ports: &[String], direction: Option<Direction>, socket: &Path) -> Result<Self, Failure> {
-        match client::capture(socket, ports, direction)? {
-            Ok(client::Capturing { packets, devices, connection }) => Ok(Self { packets, devices, connection }),
-            Err(refusal) => Err(Failure::failed(format!("error: {}", refusal.errors.join("\n")))),
-        }
-    }
-
-    /// Ends the stream behind the packets that are on their way.
-    pub fn end(connection: &UnixStream) {
-        let _ = connection.shutdown(Shutdown::Both); // it may have ended already
-    }
+/// Ends the stream of a daemon behind the packets that are on their way.
+pub fn end(connection: &UnixStream) {
+    let _ = connection.shutdown(Shutdown::Both); // it may have ended already
 }
 
 /// A tcpdump that sees what the kernel sees of a device. It is ended when this value is dropped.

@@ -7,6 +7,8 @@ pub mod output;
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
@@ -22,6 +24,19 @@ pub struct Privileges {
     /// Keep all privileges: no capabilities are given up, and there is no seccomp filter
     #[arg(long, env = UNCONFINED, value_parser = FalseyValueParser::new())]
     pub unconfined: bool,
+}
+
+/// Returns a flag that these signals set, in place of ending the process.
+///
+/// # Errors
+/// The kernel does not let them be handled.
+pub fn stop_flag(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        signal_hook::flag::register(*signal, Arc::clone(&flag))
+            .map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
+    }
+    Ok(flag)
 }
 
 /// Reads a file that the user has named.

@@ -7,15 +7,12 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use srv6d_api::state::WorkerStatus;
 use srv6d_api::{Request, Response, Topic, client};
-use srv6d_show::{Table, time, workers};
+use srv6d_show::{Table, page, workers};
 
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
 use super::topology::Forwarder;
-
-/// Terminal sequence that moves the cursor to the top left and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// How often it is shown.
 #[derive(Clone, Copy, Debug, Args)]
@@ -45,7 +42,7 @@ pub fn run(lab: &Lab, pace: Pace) -> Result<(), LabError> {
             other => other?,
         };
         let now = ask(lab);
-        if !print(&page(&table(&before, &now))) {
+        if !print(&page(&table(&before, &now), SystemTime::now(), io::stdout().is_terminal())) {
             return Ok(());
         }
         before = now;
@@ -84,11 +81,4 @@ fn table(before: &Workers, now: &Workers) -> String {
 fn print(page: &str) -> bool {
     let mut stdout = io::stdout().lock();
     stdout.write_all(page.as_bytes()).and_then(|()| stdout.flush()).is_ok()
-}
-
-/// Formats one page. On a terminal it replaces the previous one.
-fn page(text: &str) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let time = time(now.as_secs());
-    if io::stdout().is_terminal() { format!("{CLEAR}{time}\n{text}") } else { format!("{time}\n{text}\n") }
 }

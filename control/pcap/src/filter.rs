@@ -57,7 +57,7 @@ pub enum Filter {
     Vlan(Option<u16>),
 }
 
-/// Which end of a packet is looked at.
+/// End of a packet that a word looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The source.

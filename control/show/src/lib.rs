@@ -7,6 +7,7 @@ mod fpm;
 mod generation;
 mod glb;
 pub mod packet;
+mod page;
 mod process;
 pub mod rates;
 mod source;
@@ -22,6 +23,7 @@ use srv6d_api::state::{
 use srv6d_text::escaped_lines;
 
 pub use generation::{time, what_waits};
+pub use page::page;
 pub use table::Table;
 
 /// Formats an answer for a terminal, with a newline at its end. Names and reasons may come from other systems

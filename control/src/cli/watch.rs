@@ -11,9 +11,6 @@ use srv6d_api::{Request, Response, Topic};
 use srv6d_command::{Failure, output};
 use srv6d_show as show;
 
-/// Terminal sequence that moves the cursor to the top left and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
 /// Repeats the request every `pause` until the reader of the output has gone. If the daemon is restarted meanwhile,
 /// waits for it.
 pub fn watch(socket: &Path, topic: Topic, pause: Duration) -> Result<(), Failure> {
@@ -37,16 +34,9 @@ pub fn watch(socket: &Path, topic: Topic, pause: Duration) -> Result<(), Failure
             }
             Err(why) => return Err(why.into()),
         };
-        if !output::print_on(&page(&text))? {
+        if !output::print_on(&show::page(&text, SystemTime::now(), io::stdout().is_terminal()))? {
             return Ok(());
         }
         thread::sleep(pause);
     }
-}
-
-/// Formats one page. On a terminal it replaces the previous page; in a file all pages are kept, each with its time.
-fn page(text: &str) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let time = show::time(now.as_secs());
-    if io::stdout().is_terminal() { format!("{CLEAR}{time}\n{text}") } else { format!("{time}\n{text}\n") }
 }

@@ -77,7 +77,7 @@ pub(super) struct InFront {
     /// Devices that the program is on.
     on: BTreeSet<String>,
     given: Option<Box<(Forwarding, ProgramWiring)>>,
-    /// What the program takes over from the workers.
+    /// Hand-over from the workers to the program that is under way.
     pub(super) hand_over: HandOver,
     redirect: BTreeMap<String, Option<TakesRedirect>>,
     /// Numbers of the devices that somebody captures.

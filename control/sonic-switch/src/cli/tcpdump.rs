@@ -13,15 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use srv6d_api::Direction;
-use srv6d_command::Failure;
-use srv6d_command::capture::{Kernel, Source, finished, merge};
+use srv6d_api::client::Capturing;
+use srv6d_command::capture::{self, Kernel, finished, merge};
+use srv6d_command::{Failure, stop_flag};
 
 /// Options of tcpdump that are followed by a value.
 const WITH_VALUE: &str = "BcCEFGijmMQrsTVwWyzZ";
@@ -39,7 +39,7 @@ pub fn tcpdump(arguments: &[String], socket: &Path) -> Result<(), Failure> {
         Failure::failed("error: tcpdump is not installed\nfix: install it, or use srv6d capture PORT --write FILE")
     })?;
     let asked = Asked::read(arguments);
-    let source = asked.port.clone().and_then(|port| Source::open(&[port], asked.direction, socket).ok());
+    let source = asked.port.clone().and_then(|port| capture::open(&[port], asked.direction, socket).ok());
     let Some(source) = source else {
         let why = Command::new(&program).args(arguments).exec();
         return Err(Failure::failed(format!("error: cannot run {}: {why}", program.display())));
@@ -135,12 +135,8 @@ fn real() -> Option<PathBuf> {
 }
 
 /// Runs until the viewer ends or a signal comes. Returns the viewer's exit status.
-fn watch(program: &Path, source: Source, asked: &Asked) -> Result<i32, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|why| Failure::failed(format!("error: cannot handle signals: {why}")))?;
-    }
+fn watch(program: &Path, source: Capturing, asked: &Asked) -> Result<i32, Failure> {
+    let stop = stop_flag(&[SIGTERM, SIGINT, SIGHUP])?;
     let device = source.devices.first().cloned().unwrap_or_default();
     let kernel = Kernel::see(program, &device, asked.direction)?;
     let mut viewer = Command::new(program)
@@ -154,7 +150,7 @@ fn watch(program: &Path, source: Source, asked: &Asked) -> Result<i32, Failure> 
     let (packets, connection) = (source.packets, source.connection);
     let merging = std::thread::spawn(move || finished(merge(packets, kernel, to)));
     let status = wait(&mut viewer, &stop, &connection)?;
-    Source::end(&connection);
+    capture::end(&connection);
     if let Ok(merged) = merging.join() {
         merged?;
     }
@@ -170,7 +166,7 @@ fn wait(viewer: &mut Child, stop: &AtomicBool, connection: &UnixStream) -> Resul
         }
         if stop.load(Ordering::Relaxed) {
             // The stream ends after the last packet, and the viewer ends with it.
-            Source::end(connection);
+            capture::end(connection);
             left = left.saturating_sub(LOOK);
             if left.is_zero() {
                 let _ = viewer.kill(); // it does not end by itself

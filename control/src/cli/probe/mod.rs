@@ -8,15 +8,14 @@ use std::hash::BuildHasher as _;
 use std::hash::RandomState;
 use std::net::Ipv6Addr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::Ipv6Net;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use srv6d_command::Failure;
+use srv6d_command::{Failure, stop_flag};
 use srv6d_probe::{Answer, Payload, Probe, Way, source_towards};
 
 pub use ping::{PingArguments, ping};
@@ -91,11 +90,8 @@ impl Along {
 }
 
 /// Returns a function that says whether Ctrl-C was pressed.
-fn stop_flag() -> Result<impl Fn() -> bool, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|why| failed(&why))?;
-    }
+fn watch_ctrl_c() -> Result<impl Fn() -> bool, Failure> {
+    let flag = stop_flag(&[SIGINT, SIGTERM])?;
     Ok(move || flag.load(Ordering::Relaxed))
 }
 

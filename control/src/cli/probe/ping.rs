@@ -9,7 +9,7 @@ use srv6d_command::{Failure, output};
 use srv6d_probe::{Answer, Echo, Kind, Known, Payload, Ping, RawNetwork, Statistics};
 use srv6d_text::escaped;
 
-use super::{Along, Prepared, failed, milliseconds, rounded, segments, stop_flag, time};
+use super::{Along, Prepared, failed, milliseconds, rounded, segments, time, watch_ctrl_c};
 
 /// Arguments of `srv6d ping`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub fn ping(arguments: &PingArguments, socket: &Path) -> Result<(), Failure> {
     let mut network = RawNetwork::open(arguments.along.interface.as_deref()).map_err(|why| failed(&why))?;
     let PingArguments { count, interval, timeout, hop_limit, .. } = *arguments;
     let settings = Ping { count, interval, timeout, hop_limit };
-    let (is_stopped, is_silent) = (stop_flag()?, arguments.quiet || arguments.along.json);
+    let (is_stopped, is_silent) = (watch_ctrl_c()?, arguments.quiet || arguments.along.json);
     let to = probe.to.map_or_else(String::new, |to| format!(" to {to}"));
     if !arguments.along.json {
         output::print(&format!("ping along {}{to}, from {}\n", segments(&probe), probe.source))?;

@@ -9,7 +9,7 @@ use srv6d_command::{Failure, output};
 use srv6d_probe::{Answer, Hop, Kind, Known, Payload, Probe, Ran, RawNetwork, SILENT_HOPS, Trace, Used, trace};
 use srv6d_text::escaped;
 
-use super::{Along, Prepared, Quoted, failed, milliseconds, quoted, rounded, segments, stop_flag, time};
+use super::{Along, Prepared, Quoted, failed, milliseconds, quoted, rounded, segments, time, watch_ctrl_c};
 
 /// Arguments of `srv6d traceroute`.
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub fn traceroute(arguments: &TracerouteArguments, socket: &Path) -> Result<(), 
     let Prepared { probe, known } = arguments.along.prepare(payload, socket)?;
     let mut network = RawNetwork::open(arguments.along.interface.as_deref()).map_err(|why| failed(&why))?;
     let settings = Trace { max_hops: arguments.max_hops, probes: arguments.probes, timeout: arguments.timeout };
-    let (is_stopped, json) = (stop_flag()?, arguments.along.json);
+    let (is_stopped, json) = (watch_ctrl_c()?, arguments.along.json);
     let mut followed = Followed { probe: &probe, known: &known, used: 0, hops: Vec::new() };
     if !json {
         output::print(&heading(&probe, arguments.max_hops))?;

@@ -15,7 +15,7 @@ pub struct ProgramWiring {
     pub to: BTreeMap<u16, DeviceRow>,
     /// Where packets for this node are delivered, if the program may.
     pub kernel: Option<KernelEnd>,
-    /// What the program takes over from the workers.
+    /// Ports, next hops and prefixes that the program takes over from the workers.
     pub taken_over: TakenOver,
     /// Numbers of devices that somebody captures: what the program forwards from or to them goes into the
     /// [`Tap`](super::Tap), too.
