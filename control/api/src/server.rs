@@ -1,19 +1,20 @@
 //! The daemon's side of the management socket.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::debug;
@@ -23,8 +24,8 @@ use crate::{MAX_REQUEST_BYTES, Request, Response, decode, encode};
 
 static UMASK: Mutex<()> = Mutex::new(());
 
-/// Largest number of connections at a time. Only the socket's owner and group can connect, so further clients wait, and
-/// no client is disconnected because its reload takes long.
+/// Largest number of connections at a time. A further one takes the place of the oldest that has not asked yet. Only the
+/// socket's owner and group can connect, and no client is disconnected because its reload takes long.
 const CONNECTIONS: usize = 64;
 
 /// A client that sends nothing for this long is disconnected.
@@ -156,19 +157,48 @@ impl Server {
     /// Passes every request to `control`. It ends when the receiver of `control` is gone.
     pub async fn serve(self, control: mpsc::Sender<Question>) {
         let (connections, mut accept_failures) = (Arc::new(Semaphore::new(CONNECTIONS)), AcceptFailures::default());
+        let silent = Silent::default();
         loop {
-            // Further clients wait in the listener's queue. A client that is silent is disconnected after [`PATIENCE`].
-            let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     accept_failures.over();
-                    let control = control.clone();
+                    if connections.available_permits() == 0 {
+                        silent.disconnect_oldest();
+                    }
+                    // While all of them have asked and wait for their answers, further clients wait in the queue.
+                    let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
+                    let (control, asking) = (control.clone(), silent.add());
                     drop(tokio::spawn(async move {
-                        converse(stream, control).await;
+                        converse(stream, control, asking).await;
                         drop(turn);
                     }));
                 }
                 Err(why) => accept_failures.pause("management socket", &why).await,
+            }
+        }
+    }
+}
+
+/// Connections that have not sent their request yet, the oldest one first. When there are too many connections, the
+/// oldest of these makes room.
+#[derive(Clone, Debug, Default)]
+struct Silent(Arc<Mutex<VecDeque<Weak<Notify>>>>);
+
+impl Silent {
+    /// Adds a connection. It is silent as long as the result exists, and is to be closed when that is notified.
+    fn add(&self) -> Arc<Notify> {
+        let asking = Arc::new(Notify::new());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push_back(Arc::downgrade(&asking));
+        asking
+    }
+
+    fn disconnect_oldest(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(oldest) = all.pop_front() {
+            if let Some(asking) = oldest.upgrade() {
+                return asking.notify_one();
             }
         }
     }
@@ -204,18 +234,22 @@ pub fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Handles one request and its answer.
-async fn converse(stream: UnixStream, control: mpsc::Sender<Question>) {
-    if let Err(error) = exchange(stream, control).await {
+/// Handles one request and its answer. `asking` ends the wait for the request.
+async fn converse(stream: UnixStream, control: mpsc::Sender<Question>, asking: Arc<Notify>) {
+    if let Err(error) = exchange(stream, control, asking).await {
         debug!(%error, "a client of the management socket went away");
     }
 }
 
-async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>) -> io::Result<()> {
+async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: Arc<Notify>) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(MAX_REQUEST_BYTES));
-    timeout(PATIENCE, reader.read_line(&mut line)).await??;
+    tokio::select! {
+        read = timeout(PATIENCE, reader.read_line(&mut line)) => drop(read??),
+        () = asking.notified() => return Err(io::Error::other("there are too many connections, and it was silent")),
+    }
+    drop(asking);
     let Answer { response, successor } = match decode::<Request>(&line) {
         Ok(request) => forward(request, &control).await,
         Err(error) => Response::failed(error.to_string()).into(),
@@ -344,7 +378,7 @@ mod tests {
             theirs.read_to_end(&mut answer).await.unwrap();
             answer.len()
         };
-        let conversation = async { tokio::join!(answering, converse(ours, control), client).2 };
+        let conversation = async { tokio::join!(answering, converse(ours, control, Arc::default()), client).2 };
         let mut conversation = std::pin::pin!(conversation);
         let (mut longest, mut last) = (Duration::ZERO, Instant::now());
         let answered = loop {
@@ -358,6 +392,25 @@ mod tests {
         longest = longest.max(last.elapsed());
         assert_eq!(answered, length);
         assert!(longest < encoding / 2, "the loop stood still for {longest:?}, and encoding takes {encoding:?}");
+    }
+
+    #[tokio::test]
+    async fn silent_clients_make_room_for_one_that_asks() {
+        let socket = scratch("silent");
+        let serving = tokio::spawn(Server::listen(&socket).unwrap().serve(control()));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS + 8 {
+            silent.push(UnixStream::connect(&socket).await.unwrap());
+        }
+        let request = Request::Reload { dry_run: false };
+        let answer = timeout(PATIENCE / 2, ask_from_a_thread(&socket, request)).await.expect("nobody waits for them");
+        assert!(matches!(answer, Ok(Response::Reloaded(_))), "{answer:?}");
+        let mut end = [0];
+        let read = timeout(PATIENCE / 2, silent[0].read(&mut end)).await.expect("the oldest one was closed");
+        assert_eq!(read.unwrap(), 0);
+        serving.abort();
+        drop(serving.await);
+        clean(&socket);
     }
 
     #[tokio::test]

@@ -209,6 +209,22 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// Makes an error that is about a file as a whole.
+    pub fn of_file(file: String, entry: &str, what: String, fix: String) -> Self {
+        Self {
+            severity: Severity::Error,
+            file,
+            line: 1,
+            column: 1,
+            entry: entry.to_owned(),
+            what,
+            fix,
+            source_line: String::new(),
+            indent: 0,
+            width: 0,
+        }
+    }
+
     /// Returns `error: srv6d.toml:14:12: [[sid]] behavior: what`, without source line and fix.
     pub fn headline(&self) -> String {
         let Self { severity, file, line, column, entry, what, .. } = self;

@@ -1,11 +1,14 @@
 //! The keys of each table: one `read` per table, in the order of the reference.
 
+use std::path::PathBuf;
+
+use toml::Spanned;
+
 use super::schema::{
     Api, Block, Config, Host, Neighbor, NextHop, Node, OneHop, PathKeys, Port, Route, Sid, Steer, SteerPath, Workers,
 };
 use super::table::{Record, Table};
 use super::value::{InterfaceName, Value, is_interface_name};
-use toml::Spanned;
 
 impl Record for Config {
     const HEADER: &'static str = "";
@@ -88,11 +91,22 @@ impl Record for Host {
     }
 }
 
+/// Length of the longest path of a Unix socket in bytes: `sun_path` without the NUL at its end (unix(7)).
+const LONGEST_SOCKET: usize = 107;
+
 impl Record for Api {
     const HEADER: &'static str = "[api]";
 
     fn read(table: &mut Table<'_, '_>) -> Option<Self> {
-        Some(Self { socket: table.optional("socket"), metrics: table.optional("metrics") })
+        let socket = table.optional::<PathBuf>("socket").filter(|socket| {
+            let length = socket.get_ref().as_os_str().len();
+            if length > LONGEST_SOCKET {
+                let what = format!("a path of {length} bytes is no address of a socket");
+                table.refuse(socket.span(), "socket", what, format!("write one of at most {LONGEST_SOCKET} bytes"));
+            }
+            length <= LONGEST_SOCKET
+        });
+        Some(Self { socket, metrics: table.optional("metrics") })
     }
 }
 

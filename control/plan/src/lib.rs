@@ -171,6 +171,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     found.extend(&config.remarks);
     let name = node::name(&config.node, environment);
     let workers = node::workers(&config.workers, environment, found);
+    node::check_host(config, found);
     let tunnel = node::tunnel(&config.node, environment, found);
     let rules = ports::rules(config, environment);
     let ports = Ports::resolve(config, environment, &rules, found);

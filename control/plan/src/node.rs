@@ -148,6 +148,22 @@ pub(super) fn host(host: &config::Host) -> Host {
     }
 }
 
+/// Refuses a name of srv6d's own veth that another device has.
+pub(super) fn check_host(config: &config::Config, found: &mut Findings) {
+    const ENTRY: &str = "[host] interface";
+    let Some(interface) = &config.host.interface else { return };
+    let (name, fix) =
+        (interface.get_ref(), "write a name that no device has, e.g. \"srv6d0\": srv6d makes a veth of this name");
+    if name == "lo" {
+        found.error(interface.span(), ENTRY, "lo is the loopback device", fix);
+    }
+    let is_device = |port: &&config::Port| port.device.as_ref().unwrap_or(&port.name).get_ref() == name;
+    if let Some(port) = config.ports.iter().map(Spanned::get_ref).find(is_device) {
+        let what = format!("{name} is the device of port {}", port.name.get_ref());
+        found.error(interface.span(), ENTRY, what, fix);
+    }
+}
+
 pub(super) fn api(api: &config::Api) -> Api {
     let default = MetricsAddress::Listen(SocketAddr::from((Ipv6Addr::LOCALHOST, 9469)));
     Api {

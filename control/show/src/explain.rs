@@ -24,7 +24,7 @@ pub fn render(view: &ExplainView) -> String {
     }
     let _ = writeln!(text, "worker: {path}, generation {}", view.generation);
     text.extend(view.steps.iter().map(step));
-    text += &verdict(&view.verdict);
+    text += &verdict(&view.verdict, &view.port);
     if let Some(route) = &view.kernel_route {
         let _ = writeln!(text, "kernel: ip route get: {route}");
     }
@@ -98,11 +98,15 @@ fn hop(row: &HopChoice) -> (bool, usize, String) {
     (row.chosen, row.slots, format!("{} on {}: {}, {mac}", row.via, row.port, health(row.state)))
 }
 
-fn verdict(row: &ExplainedVerdict) -> String {
+/// Formats the end of a packet that was received by the port `received_on`.
+fn verdict(row: &ExplainedVerdict, received_on: &str) -> String {
     let port = row.port.as_deref().unwrap_or("-");
     let reason = row.reason.as_deref().unwrap_or_default();
     let mut text = match row.verdict.as_str() {
         "sent" => format!("verdict   sent by {port}\n"),
+        "kernel" if port == received_on => {
+            format!("verdict   left to the kernel on {port}, which receives or forwards it by its own routes\n")
+        }
         "kernel" => format!("verdict   handed to the kernel, which receives it on {port}\n"),
         "echo" => format!("verdict   echo request, answered by {port}\n"),
         "answered" => format!("verdict   {reason}: answered with an ICMP error by {port}, within `icmp_rate`\n"),

@@ -1,5 +1,7 @@
 //! `srv6d check`: checks a configuration, finds what it lacks on this machine, and says what it would change.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -24,14 +26,18 @@ struct Report {
 
 /// Checks `file` against this machine. With `daemon`, shows what the file would change in that daemon.
 pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Failure> {
-    let text = read(file)?;
     let filename = file.display().to_string();
+    let text = text_of(file, json)?;
     if let Some(socket) = daemon {
         return ask(&socket, &Request::Diff { filename, text, offers: None }, json);
     }
     let interfaces = sonic::interfaces_of_a_switch();
     let planned =
         sonic::configuration(&text, &filename, interfaces.as_deref()).and_then(|read| read.plan(&environment()));
+    let in_the_way = planned.as_ref().ok().and_then(|plan| occupied(&plan.api.socket));
+    if let Some((what, fix)) = in_the_way {
+        return Err(unusable(&filename, "[api] socket", what, fix, json));
+    }
     if json {
         return report(planned);
     }
@@ -42,8 +48,8 @@ pub fn check(file: &Path, daemon: Option<PathBuf>, json: bool) -> Result<(), Fai
 /// Checks `file` without this machine's ports, cores, addresses and routes, because the file is meant for another
 /// machine.
 pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
-    let text = read(file)?;
     let filename = file.display().to_string();
+    let text = text_of(file, json)?;
     let configuration = sonic::configuration(&text, &filename, None);
     let planned = configuration.and_then(|read| {
         let mut plan = read.plan(&Environment::default())?;
@@ -65,6 +71,35 @@ pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
     );
     let warnings = plan.warnings.iter().map(ToString::to_string);
     output::print(&warnings.chain([valid]).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// Reads the configuration. With `json`, the reason why it cannot be read is a report, too.
+fn text_of(file: &Path, json: bool) -> Result<String, Failure> {
+    read(file).map_err(|failure| {
+        let (what, fix) = failure.message().split_once("\nfix: ").unwrap_or((failure.message(), ""));
+        let what = what.strip_prefix("error: ").unwrap_or(what);
+        if json { unusable(&file.display().to_string(), "", what.to_owned(), fix.to_owned(), json) } else { failure }
+    })
+}
+
+/// Returns what is wrong with the path of the management socket, and the fix, if a file that is no socket has it.
+fn occupied(socket: &Path) -> Option<(String, String)> {
+    let found = fs::symlink_metadata(socket).ok().filter(|found| !found.file_type().is_socket())?;
+    let kind = if found.is_dir() { "a directory" } else { "a file" };
+    let what = format!("{} is {kind}, and no socket", socket.display());
+    Some((what, "remove it, or choose another path".to_owned()))
+}
+
+/// Makes the failure of a configuration that cannot be used. With `json`, its report has been printed.
+fn unusable(file: &str, entry: &str, what: String, fix: String, json: bool) -> Failure {
+    if !json {
+        return Failure::invalid(format!("error: {file}: {entry}: {what}\nfix: {fix}"));
+    }
+    let errors = vec![Diagnostic::of_file(file.to_owned(), entry, what, fix)];
+    match output::print_json(&Report { errors, ..Report::default() }) {
+        Ok(()) => Failure::invalid(""),
+        Err(failure) => failure,
+    }
 }
 
 /// Returns the kernel's present state. If it cannot be read, syntax and references can still be checked.

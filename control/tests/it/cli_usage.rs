@@ -185,6 +185,10 @@ fn advice_leads_somewhere() {
         let said = refused(&VALID.replace("srv6d-absent", name));
         assert!(said.contains(&format!("{name:?} does not fit here")), "{said}");
     }
+    for (name, what) in [("lo", "lo is the loopback device"), ("srv6d-absent", "is the device of port srv6d-absent")] {
+        let said = refused(&format!("{VALID}\n[host]\ninterface = \"{name}\"\n"));
+        assert!(said.contains(what) && said.contains("a name that no device has"), "{said}");
+    }
 }
 
 #[test]
@@ -247,6 +251,40 @@ fn check_speaks_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.pointer("/valid"), Some(&true.into()));
     assert_eq!(report.pointer("/pending/0/severity"), Some(&"pending".into()));
+}
+
+#[test]
+fn check_speaks_json_of_what_it_cannot_read_too() {
+    let latin = std::env::temp_dir().join(format!("srv6d-latin-{}.toml", std::process::id()));
+    std::fs::write(&latin, b"# caf\xe9\n").unwrap();
+    for (file, what) in [("/nonexistent/srv6d.toml", "No such file"), (latin.to_str().unwrap(), "UTF-8")] {
+        for arguments in [&["check", "--json", file][..], &["check", "--offline", "--json", file]] {
+            let output = srv6d(arguments);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let said = report.pointer("/errors/0/what").and_then(serde_json::Value::as_str).unwrap();
+            assert!(said.contains("cannot read") && said.contains(what), "{report}");
+            assert_eq!(report.pointer("/valid"), Some(&false.into()));
+        }
+    }
+    std::fs::remove_file(latin).unwrap();
+}
+
+#[test]
+fn a_socket_that_cannot_be_is_found_by_check() {
+    let with = |api: &str| File::new("socket-path.toml", &format!("{VALID}\n[api]\nsocket = \"{api}\"\n"));
+    let long = with(&format!("/run/{}", "x".repeat(103)));
+    let said = stderr(&srv6d(&["check", long.path()]));
+    assert!(said.contains("[api] socket: a path of 108 bytes") && said.contains("at most 107 bytes"), "{said}");
+    let file = with("/etc/hostname");
+    let output = srv6d(&["check", file.path()]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("[api] socket: /etc/hostname is a file, and no socket\nfix: "), "{said}");
+    let output = srv6d(&["check", "--json", file.path()]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pointer("/errors/0/entry"), Some(&"[api] socket".into()), "{report}");
+    assert_eq!(srv6d(&["check", "--offline", file.path()]).status.code(), Some(0), "another machine may have none");
 }
 
 #[test]

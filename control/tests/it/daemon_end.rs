@@ -35,6 +35,17 @@ fn sigterm_drains_and_not_one_datagram_is_lost() {
     assert!(rig.is_kernels("eth1") && rig.is_kernels("eth2") && !rig.exists("srv6d0"));
 }
 
+#[test]
+#[ignore = "needs root"]
+fn signals_without_a_meaning_change_nothing() {
+    let (mut rig, daemon) = before_the_kernel();
+    for signal in ["USR1", "USR2", "ALRM"] {
+        must(&format!("kill -{signal} {}", rig.pid(daemon)));
+        assert!(rig.pings(), "{signal}");
+    }
+    assert_eq!(rig.stop(daemon, "TERM"), Some(0), "{}", rig.log("node"));
+}
+
 /// Returns the received packets in the last line of the log, such as `stopped: rx 10 tx 10 ...`.
 fn received(log: &str) -> u64 {
     let (_, line) = log.rsplit_once("stopped: rx ").unwrap();

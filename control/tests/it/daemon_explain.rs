@@ -61,9 +61,18 @@ fn what_is_explained_is_what_happens() {
     assert!(refused["verdict"]["setting"].as_str().unwrap().contains("`allowed_carriers` of [[port]]"), "{refused}");
 
     let local = explain(&rig, "eth1 from 2001:db8:a::2 to 2001:db8:a::1 icmp");
-    assert_eq!(local["verdict"]["verdict"], "kernel", "{local}");
+    assert_eq!(
+        (&local["verdict"]["verdict"], &local["verdict"]["port"]),
+        (&"kernel".into(), &"eth1".into()),
+        "{local}"
+    );
     assert!(local["in_front"].as_str().unwrap().contains("leaves packets to this destination to the kernel"));
     assert_eq!(step(&local, "look-up")["origin"], "address of eth1");
+
+    let unclaimed = explain(&rig, "eth1 from 2001:db8:a::2 to 2001:db8:77::1 icmp");
+    assert_eq!((&unclaimed["verdict"]["verdict"], &unclaimed["verdict"]["port"]), (&"kernel".into(), &"eth1".into()));
+    assert_eq!(step(&unclaimed, "look-up")["kind"], "none", "{unclaimed}");
+    assert!(unclaimed["kernel_route"].is_string(), "{unclaimed}");
 
     let vlan = explain(&rig, "eth1 from 2001:db8:a::2 to 2001:db8:b::2 udp 1 2 --vlan 9");
     assert_eq!(vlan["verdict"]["reason"], "vlan", "{vlan}");

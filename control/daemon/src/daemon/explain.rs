@@ -34,13 +34,14 @@ impl Node {
             Err(why) => return Response::failed(why),
         };
         let explained = self.dataplane.explain(PortId(port.device), &before);
+        let verdict = if is_left_to_kernel(port, &explained) { left_on(port) } else { self.verdict(explained.verdict) };
         Response::Explained(Box::new(ExplainView {
             generation: self.dataplane.generation().0,
             port: port.name.clone(),
             fast_path: explained.is_plain,
             in_front: self.in_front(id, &explained),
             steps: explained.steps.iter().map(|step| self.step(step)).collect(),
-            verdict: self.verdict(explained.verdict),
+            verdict,
             kernel_route: None,
             before: hex(&before),
             after: hex(&explained.bytes),
@@ -102,17 +103,10 @@ impl Node {
     fn in_front(&self, port: PortId, explained: &Explained) -> String {
         let desired = self.dataplane.desired();
         let Some(port) = desired.ports.get(usize::from(port.0)) else { return String::new() };
-        let first = explained.steps.iter().find_map(|step| match step {
-            TrailStep::LookedUp { found, .. } => Some(found),
-            _ => None,
-        });
-        let is_unclaimed = matches!(
-            first,
-            Some(None | Some(MatchKind::Local | MatchKind::Kernel | MatchKind::Unknown(UnknownSid::Punt)))
-        );
-        if is_unclaimed && port.role != Role::Kernel {
+        if is_unclaimed(port, explained) {
             return "the XDP program of the port leaves packets to this destination to the kernel; a worker gets only those \
-                    that a rule about sources or the SID space hands to it, and does with them what follows"
+                    that a rule about sources or the SID space hands to it, or on an edge or host port those that a route \
+                    of the kernel encapsulates, and does with them what follows"
                 .to_owned();
         }
         let device = device_of(desired, port);
@@ -196,6 +190,41 @@ impl Node {
             origin: entry.map(|entry| self.origin(table, entry)).unwrap_or_default(),
         }
     }
+}
+
+/// Returns true if the XDP program of a port claims no packets to the destination of this one.
+fn is_unclaimed(port: &Port, explained: &Explained) -> bool {
+    let first = explained.steps.iter().find_map(|step| match step {
+        TrailStep::LookedUp { found, .. } => Some(found),
+        _ => None,
+    });
+    let is_claimed = !matches!(
+        first,
+        Some(None | Some(MatchKind::Local | MatchKind::Kernel | MatchKind::Unknown(UnknownSid::Punt)))
+    );
+    port.role != Role::Kernel && !is_claimed
+}
+
+/// Returns the verdict about a packet that the XDP program of a port leaves to the kernel.
+fn left_on(port: &Port) -> ExplainedVerdict {
+    ExplainedVerdict {
+        verdict: "kernel".to_owned(),
+        port: Some(port.name.clone()),
+        neighbor: None,
+        reason: None,
+        meaning: None,
+        setting: None,
+    }
+}
+
+/// Returns true if the kernel gets a packet as it was received. What a worker refuses for another reason than its
+/// destination is handed to the worker by the rule behind that reason.
+fn is_left_to_kernel(port: &Port, explained: &Explained) -> bool {
+    let is_about_destination = matches!(
+        explained.verdict,
+        Verdict::Kernel(_) | Verdict::Drop(DropReason::NoRoute) | Verdict::Error(DropReason::NoRoute, _)
+    );
+    is_unclaimed(port, explained) && is_about_destination
 }
 
 /// Returns true if a packet is decapsulated, and the one inside is for an address of this node.

@@ -382,6 +382,10 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     let handler = |kind| signal(kind).map_err(|why| RunError::System { what: "handle signals", why });
     let (hangup, terminate) = (handler(SignalKind::hangup())?, handler(SignalKind::terminate())?);
     let interrupt = handler(SignalKind::interrupt())?;
+    // Without a handler they would end the daemon and take its ports with it. A handler stays when its stream is dropped.
+    for without_meaning in [SignalKind::user_defined1(), SignalKind::user_defined2(), SignalKind::alarm()] {
+        drop(handler(without_meaning)?);
+    }
     let fault = Fault::armed_by_environment().map_err(|why| RunError::System { what: "handle signals", why })?;
     let mut mirror = Mirror::start()?;
     mirror.follow_routes(true)?;
