@@ -44,7 +44,7 @@ const fn near_floor(placement: SinkPlacement, dut: &'static str) -> Promise {
 pub const FLOOR: &str = "af_xdp-floor";
 
 /// All promises.
-pub const ALL: [Promise; 17] = [
+pub const ALL: [Promise; 21] = [
     promise(SinkPlacement::SinkOnOwnCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 2.8),
     promise(SinkPlacement::SinkOnOwnCore, "srv6d-uN", "linux-uN", Figure::PerSecond, 2.3),
     promise(SinkPlacement::SinkOnDutCore, "srv6d-encap.red", "linux-encap.red", Figure::PerSecond, 1.6),
@@ -57,10 +57,14 @@ pub const ALL: [Promise; 17] = [
     near_floor(SinkPlacement::SinkOnDutCore, "srv6d-uN"),
     near_floor(SinkPlacement::OneCore, "srv6d-encap.red"),
     near_floor(SinkPlacement::OneCore, "srv6d-uN"),
-    promise(SinkPlacement::SinkOnDutCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerSecond, 1.6),
-    promise(SinkPlacement::SinkOnDutCore, "srv6d-uN-offload", "linux-uN", Figure::PerSecond, 1.1),
-    promise(SinkPlacement::OneCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerCpuSecond, 1.4),
-    promise(SinkPlacement::OneCore, "srv6d-uN-offload", "linux-uN", Figure::PerCpuSecond, 1.1),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-forward-offload", "linux-forward", Figure::PerSecond, 2.0),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerSecond, 2.0),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-uN-offload", "linux-uN", Figure::PerSecond, 2.0),
+    promise(SinkPlacement::SinkOnDutCore, "srv6d-uDT6-offload", "linux-End.DT6", Figure::PerSecond, 2.0),
+    promise(SinkPlacement::OneCore, "srv6d-forward-offload", "linux-forward", Figure::PerCpuSecond, 1.2),
+    promise(SinkPlacement::OneCore, "srv6d-encap.red-offload", "linux-encap.red", Figure::PerCpuSecond, 1.2),
+    promise(SinkPlacement::OneCore, "srv6d-uN-offload", "linux-uN", Figure::PerCpuSecond, 1.2),
+    promise(SinkPlacement::OneCore, "srv6d-uDT6-offload", "linux-End.DT6", Figure::PerCpuSecond, 1.2),
     promise(SinkPlacement::SinkOnDutCore, "srv6d-uN-offload", "xdp-redirect", Figure::PerSecond, 0.5),
 ];
 

@@ -25,7 +25,7 @@ pub enum Forwarder {
     Linux,
     /// srv6d over AF_XDP.
     Srv6d,
-    /// srv6d with the defaults of its ports and workers: on a veth, an XDP program forwards.
+    /// srv6d with the defaults of its ports and workers, and `domain_sources`: on a veth, an XDP program forwards.
     Srv6dOffload,
     /// AF_XDP sockets like those of srv6d, without any work between them.
     AfXdpFloor,
@@ -54,7 +54,7 @@ const fn dut(name: &'static str, forwarder: Forwarder, work: Work) -> Dut {
 }
 
 /// All rows, in the order of reports.
-pub const ALL: [Dut; 12] = [
+pub const ALL: [Dut; 14] = [
     dut("linux-forward", Forwarder::Linux, Work::Forward),
     dut("linux-encap.red", Forwarder::Linux, Work::Encapsulate),
     dut("linux-uN", Forwarder::Linux, Work::Shift),
@@ -63,8 +63,10 @@ pub const ALL: [Dut; 12] = [
     dut("srv6d-encap.red", Forwarder::Srv6d, Work::Encapsulate),
     dut("srv6d-uN", Forwarder::Srv6d, Work::Shift),
     dut("srv6d-uDT6", Forwarder::Srv6d, Work::Decapsulate),
+    dut("srv6d-forward-offload", Forwarder::Srv6dOffload, Work::Forward),
     dut("srv6d-encap.red-offload", Forwarder::Srv6dOffload, Work::Encapsulate),
     dut("srv6d-uN-offload", Forwarder::Srv6dOffload, Work::Shift),
+    dut("srv6d-uDT6-offload", Forwarder::Srv6dOffload, Work::Decapsulate),
     dut("af_xdp-floor", Forwarder::AfXdpFloor, Work::Cross),
     dut("xdp-redirect", Forwarder::Xdp { drop_every: 0 }, Work::Cross),
 ];
@@ -180,7 +182,7 @@ impl Dut {
     }
 
     /// Returns the configuration of srv6d. What forwards in the kernel is measured with the defaults of a port and of the
-    /// workers. A worker that forwards polls without a pause where it has its core to itself.
+    /// workers, and with the check of sources that labs have. A worker that forwards polls without a pause where it has its core to itself.
     fn configuration(&self, ingress: &str, egress: &str, layout: &Layout) -> String {
         let work = match self.work {
             Work::Cross | Work::Forward => String::new(),
@@ -199,9 +201,10 @@ impl Dut {
         let with_defaults = self.forwarder == Forwarder::Srv6dOffload;
         let offload = if with_defaults { "" } else { "offload = \"off\"\n" };
         let polling = if with_defaults || !layout.worker_is_alone() { "" } else { "polling = \"busy\"\n" };
+        let sources = if with_defaults { "domain_sources = [\"2001:db8::/32\"]\n" } else { "" };
         let workers = &layout.workers;
         format!(
-            "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n\
+            "[node]\nname = \"bench\"\nsource = \"2001:db8:1::1\"\n{sources}\
              [workers]\ncores = {workers:?}\n{polling}frames = {FRAMES}\nring = {RING}\n\
              [host]\nsteer_local = false\n\
              [api]\nmetrics = \"off\"\n\

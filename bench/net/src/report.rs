@@ -11,7 +11,7 @@ use srv6d_report::{Document, Plot, Schema, Section, Table};
 
 /// Rows with which each row of SRv6 work is compared. The ratio of the floor to the kernel shows what these sockets
 /// leave for a forwarder that does no work at all.
-pub const BESIDE: [(&str, &str); 14] = [
+pub const BESIDE: [(&str, &str); 16] = [
     ("srv6d-forward", "linux-forward"),
     ("srv6d-encap.red", "linux-encap.red"),
     ("srv6d-uN", "linux-uN"),
@@ -22,10 +22,12 @@ pub const BESIDE: [(&str, &str); 14] = [
     ("srv6d-uDT6", "af_xdp-floor"),
     ("af_xdp-floor", "linux-encap.red"),
     ("af_xdp-floor", "linux-uN"),
+    ("srv6d-forward-offload", "linux-forward"),
     ("srv6d-encap.red-offload", "linux-encap.red"),
     ("srv6d-encap.red-offload", "xdp-redirect"),
     ("srv6d-uN-offload", "linux-uN"),
     ("srv6d-uN-offload", "xdp-redirect"),
+    ("srv6d-uDT6-offload", "linux-End.DT6"),
 ];
 
 /// Makes the whole report.
