@@ -14,6 +14,8 @@ use crate::{Filter, Packet, Ring, Sorter, Stream, read};
 
 /// Largest number of packets that wait between the streams and the writer.
 const QUEUE: usize = 4096;
+/// How long a packet waits for those of other streams with an earlier time.
+const WAIT: Duration = Duration::from_millis(100);
 /// Longest wait for a packet before what is written is flushed.
 const REST: Duration = Duration::from_millis(50);
 /// Bytes of a megabyte.
@@ -134,7 +136,7 @@ impl Collector {
     pub fn write(self, wanted: &Wanted, mut output: Output, is_stopped: impl Fn() -> bool) -> io::Result<()> {
         let Self { sender, packets, threads } = self;
         drop(sender);
-        let mut writer = Writer { sorter: Sorter::default(), wanted, written: 0, output: &mut output };
+        let mut writer = Writer { sorter: Sorter::new(WAIT), wanted, written: 0, output: &mut output };
         loop {
             let have_ended = threads.iter().all(JoinHandle::is_finished);
             let is_last = match packets.recv_timeout(REST) {
@@ -158,13 +160,15 @@ impl Collector {
 
 /// Reads a stream into a queue.
 fn feed(from: impl BufRead, interface: &str, prefix: &str, to: &SyncSender<Packet>) {
-    read(from, interface, |mut packet| {
+    let read = read(from, interface, |mut packet| {
         packet.interface.insert_str(0, prefix);
         match to.send(packet) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     });
+    // A stream that is cut or damaged has what was read until then.
+    drop(read);
 }
 
 struct Writer<'w> {
@@ -241,10 +245,11 @@ mod tests {
         collector.write(wanted, Output::to(kept.clone()).unwrap(), || false).unwrap();
         let mut found = Vec::new();
         let written = kept.0.lock().unwrap().clone();
-        read(&written[..], "", |packet| {
+        let whole = read(&written[..], "", |packet| {
             found.push((packet.interface, packet.time.as_secs()));
             ControlFlow::Continue(())
         });
+        whole.unwrap();
         found
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use collect::{Collector, Output, Wanted};
 pub use filter::{Filter, FilterError};
-pub use read::read;
+pub use read::{ReadError, nth, read};
 pub use ring::Ring;
 pub use sorter::Sorter;
 pub use stream::Stream;

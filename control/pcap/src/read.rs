@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
 use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, PcapError};
 
 use crate::{MOST_INTERFACES, Packet};
 
@@ -15,19 +17,84 @@ const PCAPNG: u8 = 0x0a;
 /// Bits of a packet's flags that say whether it was received or sent.
 const DIRECTION: u32 = 3;
 
-/// Reads a stream packet by packet, until `each` breaks. If the stream ends within a packet, or a packet cannot be parsed,
-/// reading ends there. Packets of a pcap stream are of `interface`, since such a stream does not say.
-pub fn read(mut from: impl BufRead, interface: &str, each: impl FnMut(Packet) -> ControlFlow<()>) {
-    match from.fill_buf().ok().and_then(|bytes| bytes.first().copied()) {
-        Some(PCAPNG) => read_pcapng(from, each),
-        Some(_) => read_pcap(from, interface, each),
-        None => {}
+/// Reason why a capture cannot be read any further.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The stream cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    /// What was read is no capture.
+    #[error("is no capture, or a damaged one: {0}")]
+    Damaged(#[from] PcapError),
+    /// A packet is not of Ethernet.
+    #[error("the capture is of {0:?}, not of Ethernet: capture on a port, not on `any`")]
+    NoEthernet(DataLink),
+    /// A packet is of an interface that no block describes.
+    #[error("a packet is of an interface that the capture does not describe")]
+    Undescribed,
+    /// There are too many interfaces.
+    #[error("the capture has more than {MOST_INTERFACES} interfaces")]
+    TooManyInterfaces,
+}
+
+/// Reads a stream of Ethernet packet by packet, until `each` breaks. Packets of a pcap stream are of `interface`, since such a
+/// stream does not say.
+///
+/// # Errors
+/// The stream ends within a packet, or a packet cannot be parsed or is not of Ethernet. `each` has had those in front of it.
+pub fn read(
+    from: impl BufRead,
+    interface: &str,
+    mut each: impl FnMut(Packet) -> ControlFlow<()>,
+) -> Result<(), ReadError> {
+    walk(from, interface, |packet, link| match check(link) {
+        Ok(()) => each(packet).map_break(Ok),
+        Err(why) => ControlFlow::Break(Err(why)),
+    })
+}
+
+/// Returns the packet with this number, from 1. `None`: there are fewer.
+///
+/// # Errors
+/// The stream ends within a packet in front of it, or that one cannot be parsed or is not of Ethernet.
+pub fn nth(from: impl BufRead, number: u64) -> Result<Option<Packet>, ReadError> {
+    let (mut at, mut found) = (0, None);
+    walk(from, "", |packet, link| {
+        at += 1;
+        if at < number {
+            return ControlFlow::Continue(());
+        }
+        found = Some(packet);
+        ControlFlow::Break(check(link))
+    })?;
+    Ok(found)
+}
+
+fn check(link: DataLink) -> Result<(), ReadError> {
+    if link == DataLink::ETHERNET { Ok(()) } else { Err(ReadError::NoEthernet(link)) }
+}
+
+/// Reads packets of any link type, until `each` breaks.
+fn walk(
+    mut from: impl BufRead,
+    interface: &str,
+    each: impl FnMut(Packet, DataLink) -> ControlFlow<Result<(), ReadError>>,
+) -> Result<(), ReadError> {
+    match from.fill_buf()?.first() {
+        Some(&PCAPNG) => walk_pcapng(from, each),
+        Some(_) => walk_pcap(from, interface, each),
+        None => Err(ReadError::Damaged(PcapError::IncompleteBuffer)),
     }
 }
 
-fn read_pcap(from: impl Read, interface: &str, mut each: impl FnMut(Packet) -> ControlFlow<()>) {
-    let Ok(mut reader) = PcapReader::new(from) else { return };
-    while let Some(Ok(packet)) = reader.next_packet() {
+fn walk_pcap(
+    from: impl Read,
+    interface: &str,
+    mut each: impl FnMut(Packet, DataLink) -> ControlFlow<Result<(), ReadError>>,
+) -> Result<(), ReadError> {
+    let mut reader = PcapReader::new(from)?;
+    let link = reader.header().datalink;
+    while let Some(packet) = reader.next_packet().transpose()? {
         let packet = Packet {
             interface: interface.to_owned(),
             time: packet.timestamp,
@@ -35,29 +102,62 @@ fn read_pcap(from: impl Read, interface: &str, mut each: impl FnMut(Packet) -> C
             bytes: packet.data.into_owned(),
             ..Packet::default()
         };
-        if each(packet).is_break() {
-            return;
+        if let ControlFlow::Break(end) = each(packet, link) {
+            return end;
         }
     }
+    Ok(())
 }
 
-fn read_pcapng(from: impl Read, mut each: impl FnMut(Packet) -> ControlFlow<()>) {
-    let Ok(mut reader) = PcapNgReader::new(from) else { return };
-    let mut names: Vec<String> = Vec::new();
-    while let Some(Ok(block)) = reader.next_block() {
-        match block {
-            Block::SectionHeader(_) => names.clear(),
-            Block::InterfaceDescription(interface) if names.len() < MOST_INTERFACES => names.push(name(&interface)),
-            Block::InterfaceDescription(_) => return,
-            Block::EnhancedPacket(packet) => {
-                let interface = usize::try_from(packet.interface_id).ok().and_then(|number| names.get(number));
-                let Some(interface) = interface else { return };
-                if each(enhanced(packet, interface)).is_break() {
-                    return;
-                }
+fn walk_pcapng(
+    from: impl Read,
+    mut each: impl FnMut(Packet, DataLink) -> ControlFlow<Result<(), ReadError>>,
+) -> Result<(), ReadError> {
+    let mut reader = PcapNgReader::new(from)?;
+    let mut interfaces: Vec<(String, DataLink)> = Vec::new();
+    while let Some(block) = reader.next_block().transpose()? {
+        let (packet, link) = match block {
+            // A stream may be several captures, one behind the other. Each has interfaces of its own.
+            Block::SectionHeader(_) => {
+                interfaces.clear();
+                continue;
             }
-            _ => {}
+            Block::InterfaceDescription(_) if interfaces.len() == MOST_INTERFACES => {
+                return Err(ReadError::TooManyInterfaces);
+            }
+            Block::InterfaceDescription(interface) => {
+                interfaces.push((name(&interface), interface.linktype));
+                continue;
+            }
+            Block::EnhancedPacket(packet) => {
+                let (name, link) = described(&interfaces, packet.interface_id)?;
+                (enhanced(packet, name), *link)
+            }
+            Block::SimplePacket(packet) => {
+                let (name, link) = described(&interfaces, 0)?;
+                (simple(packet, name), *link)
+            }
+            _ => continue,
+        };
+        if let ControlFlow::Break(end) = each(packet, link) {
+            return end;
         }
+    }
+    Ok(())
+}
+
+/// Returns the description of an interface of a packet.
+fn described(interfaces: &[(String, DataLink)], number: u32) -> Result<&(String, DataLink), ReadError> {
+    usize::try_from(number).ok().and_then(|number| interfaces.get(number)).ok_or(ReadError::Undescribed)
+}
+
+/// Returns a packet that was written without its time.
+fn simple(packet: SimplePacketBlock<'_>, interface: &str) -> Packet {
+    Packet {
+        interface: interface.to_owned(),
+        length: packet.original_len as usize,
+        bytes: packet.data.into_owned(),
+        ..Packet::default()
     }
 }
 
@@ -129,7 +229,7 @@ mod tests {
 
     fn all(bytes: &[u8]) -> Vec<Packet> {
         let mut found = Vec::new();
-        read(bytes, "", |packet| {
+        let _: Result<(), ReadError> = read(bytes, "", |packet| {
             found.push(packet);
             ControlFlow::Continue(())
         });
@@ -153,5 +253,27 @@ mod tests {
             *damaged.get_mut(place).unwrap() ^= 0xff;
             all(&damaged);
         }
+    }
+
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    }
+
+    /// Returns a section of a pcapng file with an interface of this type, and a packet of four bytes.
+    fn section(link: u8, packet: [u8; 4]) -> Vec<u8> {
+        let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+        let captured = [&[0; 12][..], &[4, 0, 0, 0, 4, 0, 0, 0], &packet].concat();
+        [block(0x0a0d_0d0a, &header), block(1, &[link, 0, 0, 0, 0, 0, 0, 0]), block(6, &captured)].concat()
+    }
+
+    #[test]
+    fn each_section_of_a_file_has_interfaces_of_its_own() {
+        const RAW: u8 = 101;
+        const ETHERNET: u8 = 1;
+        let file = [section(RAW, *b"last"), section(ETHERNET, *b"this")].concat();
+        assert_eq!(nth(&file[..], 2).unwrap().unwrap().bytes, b"this");
+        assert!(nth(&file[..], 1).is_err_and(|why| why.to_string().contains("not of Ethernet")));
+        assert_eq!(nth(&file[..], 3).unwrap(), None);
     }
 }

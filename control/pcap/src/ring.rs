@@ -100,11 +100,12 @@ mod tests {
         names.sort();
         let mut numbers = Vec::new();
         for name in &names {
-            read(BufReader::new(File::open(name).unwrap()), "", |packet| {
+            let whole = read(BufReader::new(File::open(name).unwrap()), "", |packet| {
                 assert_eq!(packet.interface, "eth1");
                 numbers.extend(packet.bytes.first());
                 ControlFlow::Continue(())
             });
+            whole.unwrap();
         }
         fs::remove_dir_all(&directory).unwrap();
         assert_eq!(names.len(), 3, "{names:?}");

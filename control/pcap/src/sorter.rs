@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use crate::Packet;
 
-/// How long a packet waits for others with an earlier time.
-const WAIT: Duration = Duration::from_millis(100);
 /// Largest number of packets that wait.
 const MOST: usize = 16_384;
 
 /// Packets that wait for others with an earlier time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sorter {
+    wait: Duration,
     waiting: BinaryHeap<Reverse<Waiting>>,
     pushed: u64,
 }
@@ -43,6 +42,21 @@ impl Ord for Waiting {
 }
 
 impl Sorter {
+    /// Makes one in which a packet waits for this long for others with an earlier time.
+    pub fn new(wait: Duration) -> Self {
+        Self { wait, waiting: BinaryHeap::new(), pushed: 0 }
+    }
+
+    /// Returns whether no packet waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns whether so many packets wait that the earliest may leave at once.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() > MOST
+    }
+
     /// Adds a packet.
     pub fn push(&mut self, packet: Packet) {
         self.pushed += 1;
@@ -52,7 +66,7 @@ impl Sorter {
     /// Returns the earliest packet if it has waited long enough at the time `now`, or if too many wait.
     pub fn pop(&mut self, now: Duration) -> Option<Packet> {
         let Reverse(Waiting(time, ..)) = self.waiting.peek()?;
-        if *time + WAIT > now && self.waiting.len() <= MOST {
+        if *time + self.wait > now && !self.is_full() {
             return None;
         }
         self.take()
@@ -74,7 +88,7 @@ mod tests {
 
     #[test]
     fn packets_leave_in_the_order_of_time_after_a_while() {
-        let mut sorter = Sorter::default();
+        let mut sorter = Sorter::new(Duration::from_millis(100));
         for (time, name) in [(7, "b"), (5, "a"), (7, "c"), (900, "d")] {
             sorter.push(packet(time, name));
         }
@@ -87,7 +101,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_with_a_time_of_the_future_does_not_fill_the_memory() {
-        let mut sorter = Sorter::default();
+        let mut sorter = Sorter::new(Duration::from_millis(100));
         (0..2 * MOST as u64).for_each(|time| sorter.push(packet(1_000_000 + time, "")));
         let left = std::iter::from_fn(|| sorter.pop(Duration::ZERO)).count();
         assert_eq!(left, MOST);

@@ -31,10 +31,11 @@ fn end(mut capture: Child) {
 
 fn packets(file: &Path) -> Vec<Packet> {
     let mut packets = Vec::new();
-    read(BufReader::new(File::open(file).unwrap()), "", |packet| {
+    let whole = read(BufReader::new(File::open(file).unwrap()), "", |packet| {
         packets.push(packet);
         ControlFlow::Continue(())
     });
+    whole.unwrap();
     packets
 }
 

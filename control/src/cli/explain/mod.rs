@@ -13,7 +13,6 @@ use srv6d_api::explain::{ExplainView, MAX_FRAME};
 use srv6d_api::state::PortStatus;
 use srv6d_api::{Request, Response, Topic, client};
 use srv6d_command::{Failure, output};
-use srv6d_daemon::capture::nth_frame;
 use srv6d_show as show;
 
 use super::ask::refused;
@@ -83,10 +82,20 @@ pub fn explain(arguments: &ExplainArguments, socket: &Path) -> Result<(), Failur
     }
 }
 
+/// Returns a packet of a capture in a file: pcap or pcapng, of Ethernet.
 fn from_capture(file: &Path, number: u64) -> Result<Vec<u8>, Failure> {
-    let why = |why: String| Failure::invalid(format!("error: {}: {why}", file.display()));
-    let opened = File::open(file).map_err(|error| why(format!("cannot be read: {error}")))?;
-    nth_frame(BufReader::new(opened), number, MAX_FRAME).map_err(why)
+    let refused = |why: String| Failure::invalid(format!("error: {}: {why}", file.display()));
+    let opened = File::open(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    let found = srv6d_pcap::nth(BufReader::new(opened), number).map_err(|why| refused(why.to_string()))?;
+    let packet = found.ok_or_else(|| refused(format!("the capture has fewer than {number} packets")))?;
+    let (captured, length) = (packet.bytes.len(), packet.length);
+    if captured < length {
+        return Err(refused(format!("packet {number} was cut to {captured} of {length} bytes: capture it whole")));
+    }
+    if captured > MAX_FRAME {
+        return Err(refused(format!("packet {number} has {captured} bytes, and a port takes {MAX_FRAME} at most")));
+    }
+    Ok(packet.bytes)
 }
 
 /// Makes the frame of a packet that is given in words: addressed to the port, with its VLAN tag.

@@ -49,7 +49,7 @@ impl Running {
 /// there in part.
 fn numbers(file: &Path) -> Vec<u64> {
     let mut numbers = Vec::new();
-    read(BufReader::new(File::open(file).unwrap()), "", |Packet { bytes: frame, .. }| {
+    let _until_now = read(BufReader::new(File::open(file).unwrap()), "", |Packet { bytes: frame, .. }| {
         if frame.get(INNER) == Some(&17) && frame.get(TO..TO + 2) == Some(&PORT) {
             numbers.push(u64::from_be_bytes(*frame.get(NUMBER..).unwrap().first_chunk().unwrap()));
         }
