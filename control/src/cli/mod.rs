@@ -71,7 +71,8 @@ enum Command {
         srv6d run\n  \
         srv6d run --config leaf00.toml --socket /tmp/leaf00.sock\n  \
         RUST_LOG=srv6d=debug srv6d run --config leaf00.toml\n\n\
-        SIGHUP reads the configuration again. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, not root.\n\
+        SIGHUP reads the configuration again. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, not root;\n\
+        with CAP_PERFMON its XDP and tc programs are fast.\n\
         A port whose interface does not exist yet is picked up when it appears.")]
     Run {
         /// Configuration file

@@ -52,6 +52,7 @@ pub fn judge(machine: &Machine, host: &Host, plans: &Plans) -> Vec<Finding> {
     findings.extend(user_namespace(host));
     findings.extend(capabilities(machine));
     findings.push(memlock(machine, plans));
+    findings.extend(barriers(machine));
     findings.push(jit(machine));
     findings.push(cores(host, plans));
     findings.extend(isolation(host, plans));
@@ -172,6 +173,26 @@ fn memlock(machine: &Machine, plans: &Plans) -> Finding {
     }
 }
 
+/// Checks whether the verifier takes the programs as they are. It takes none without CAP_BPF, which is another finding.
+fn barriers(machine: &Machine) -> Option<Finding> {
+    const CHECK: &str = "CAP_PERFMON";
+    if machine.capabilities.iter().any(|capability| !capability.held) {
+        return None;
+    }
+    Some(if machine.speculation_barriers {
+        Finding::warn(
+            MACHINE,
+            CHECK,
+            "missing: the kernel puts barriers against speculation into the XDP and tc programs, which then take two to four \
+             times as long",
+            "run as root, or give it: `AmbientCapabilities=CAP_PERFMON` in the unit, `setcap \
+             cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon+ep` on the binary, `--cap-add PERFMON` for a container",
+        )
+    } else {
+        Finding::ok(MACHINE, CHECK, "held")
+    })
+}
+
 fn jit(machine: &Machine) -> Finding {
     match machine.jit {
         Some(false) => Finding::warn(
@@ -273,6 +294,7 @@ mod tests {
             memlock: None,
             memlock_exempt: false,
             xdp_sockets: Some(true),
+            speculation_barriers: false,
             jit: Some(true),
         };
         let host = Host {
@@ -328,11 +350,12 @@ mod tests {
     #[test]
     fn each_trouble_is_named() {
         type Break = fn(&mut (Machine, Host, Plans));
-        let cases: [(Break, &str, Severity); 9] = [
+        let cases: [(Break, &str, Severity); 10] = [
             (|(m, ..)| m.xdp_sockets = Some(false), "AF_XDP sockets", Severity::Fail),
             (|(m, ..)| m.xdp_sockets = None, "AF_XDP sockets", Severity::Warn),
             (|(m, ..)| m.capabilities[1].held = false, "CAP_NET_RAW", Severity::Fail),
             (|(m, ..)| m.memlock = Some(8 << 20), "locked memory", Severity::Fail),
+            (|(m, ..)| m.speculation_barriers = true, "CAP_PERFMON", Severity::Warn),
             (|(m, ..)| m.jit = Some(false), "BPF JIT", Severity::Warn),
             (|(_, h, _)| h.cores = 1, "cores", Severity::Warn),
             (|(_, h, _)| h.ipv6_disabled = None, "IPv6", Severity::Fail),

@@ -194,6 +194,8 @@ fn files_are_changed_in_the_own_directories_only() {
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 const BPF: u64 = 1 << 39;
+/// With it the verifier puts no barriers into programs.
+const PERFMON: u64 = 1 << 38;
 
 /// Returns the statuses of all threads of a process, once none waits for a grace period: such a thread lives for some ten
 /// milliseconds, and may have been started before the process gave up its last capability.
@@ -239,7 +241,7 @@ fn a_confined_daemon_does_all_its_work() {
     let mut rig = Rig::new(1);
     let daemon = rig.ready(&config);
     let pid = rig.pid(daemon);
-    check_confined(pid, NET_ADMIN | NET_RAW | BPF);
+    check_confined(pid, NET_ADMIN | NET_RAW | BPF | PERFMON);
     assert!(!rig.log("node").contains("cannot "), "{}", rig.log("node"));
     let guards = guards_of(pid);
     assert_eq!(guards.len(), 2);
@@ -247,7 +249,10 @@ fn a_confined_daemon_does_all_its_work() {
         check_confined(*guard, NET_ADMIN);
     }
     let shown = text(&rig.ask("node", "show process").stdout);
-    assert!(shown.contains("CAP_BPF CAP_NET_ADMIN CAP_NET_RAW\n") && shown.contains("seccomp       yes"), "{shown}");
+    assert!(
+        shown.contains("CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_PERFMON\n") && shown.contains("seccomp       yes"),
+        "{shown}"
+    );
     assert!(
         rig.output(
             "router",
@@ -280,7 +285,7 @@ fn a_confined_daemon_does_all_its_work() {
         scrape()
     });
     assert!(scraped.join().unwrap().contains("srv6d_build_info"));
-    check_confined(pid, NET_ADMIN | NET_RAW | BPF);
+    check_confined(pid, NET_ADMIN | NET_RAW | BPF | PERFMON);
     rig.check_balance();
 
     // One guard is killed, and the other one removes the veth.

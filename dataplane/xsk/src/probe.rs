@@ -49,6 +49,9 @@ pub struct Machine {
     pub memlock_exempt: bool,
     /// Whether the kernel has AF_XDP sockets. `None` if that could not be tried (no `CAP_NET_RAW`).
     pub xdp_sockets: Option<bool>,
+    /// Whether the verifier puts barriers against speculation into the programs, because this process has neither
+    /// `CAP_PERFMON` nor `CAP_SYS_ADMIN`.
+    pub speculation_barriers: bool,
     /// Whether the BPF just-in-time compiler is on. `None` if the file is not readable.
     pub jit: Option<bool>,
 }
@@ -123,6 +126,7 @@ pub fn machine() -> Machine {
         memlock: memlock(),
         memlock_exempt: effective >> 14 & 1 == 1,
         xdp_sockets: xdp_sockets(),
+        speculation_barriers: [CAP_PERFMON, CAP_SYS_ADMIN].iter().all(|cap| effective >> cap & 1 == 0),
         jit: read("/proc/sys/net/core/bpf_jit_enable").map(|on| on != "0"),
     }
 }
@@ -219,6 +223,10 @@ fn query_of_size(ifindex: u32, sz: usize) -> Option<libxdp_sys::bpf_xdp_query_op
     let failed = unsafe { libxdp_sys::bpf_xdp_query(ifindex, 0, &raw mut opts) };
     (failed == 0).then_some(opts)
 }
+
+/// Numbers of capabilities (include/uapi/linux/capability.h).
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
 
 fn effective_capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

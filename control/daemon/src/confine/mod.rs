@@ -2,9 +2,10 @@
 //! and the system calls that it does not need.
 //!
 //! It is called while the process has one thread: capabilities belong to a thread, and later threads inherit those of
-//! the first one. Workers, which read packets from unknown senders, keep none. Three capabilities stay as long as the
-//! daemon runs, because ports may be added at any time: an XDP program needs `CAP_BPF` and `CAP_NET_ADMIN`, an AF_XDP
-//! socket `CAP_NET_RAW`.
+//! the first one. Workers, which read packets from unknown senders, keep none. Four capabilities stay as long as the
+//! daemon runs, because ports may be added and tables may grow at any time: an XDP program needs `CAP_BPF` and
+//! `CAP_NET_ADMIN`, an AF_XDP socket `CAP_NET_RAW`. Into a program that is loaded without `CAP_PERFMON` the verifier puts
+//! barriers against speculation, which make it take two to four times as long.
 
 mod files;
 mod syscalls;
@@ -17,22 +18,27 @@ pub use files::{SETTINGS, only_change_below};
 use srv6d_api::state::Privileges;
 
 /// Capabilities that the daemon keeps.
-pub const OF_THE_DAEMON: [Capability; 3] = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_BPF];
+pub const OF_THE_DAEMON: [Capability; 4] =
+    [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_BPF, Capability::CAP_PERFMON];
 
-/// Capabilities that the daemon keeps of those that it has. `CAP_SYS_ADMIN` stands in for `CAP_BPF` where it has only
-/// that: container engines that are older than Linux 5.8 know of no `CAP_BPF`, and their `privileged` has none.
+/// Capabilities that the daemon keeps of those that it has. `CAP_SYS_ADMIN` stands in for `CAP_BPF` and `CAP_PERFMON` where
+/// it has only that: container engines that are older than Linux 5.8 know neither, and their `privileged` has none.
 ///
 /// # Errors
 /// The kernel does not say which capabilities this thread has.
 pub fn of_the_daemon() -> Result<Vec<Capability>, caps::errors::CapsError> {
     let held = caps::read(None, CapSet::Permitted)?;
-    let stands_in = |cap| match cap {
-        Capability::CAP_BPF if !held.contains(&cap) && held.contains(&Capability::CAP_SYS_ADMIN) => {
-            Capability::CAP_SYS_ADMIN
-        }
-        cap => cap,
-    };
-    Ok(OF_THE_DAEMON.into_iter().map(stands_in).collect())
+    if held.contains(&Capability::CAP_BPF) || !held.contains(&Capability::CAP_SYS_ADMIN) {
+        return Ok(OF_THE_DAEMON.to_vec());
+    }
+    Ok(vec![Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_SYS_ADMIN])
+}
+
+/// Returns whether the verifier makes programs slow that this thread loads: it does without `CAP_PERFMON`, unless
+/// `CAP_SYS_ADMIN` stands in (`perfmon_capable` in include/linux/capability.h).
+pub fn loads_slow_programs() -> bool {
+    let lifting = [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN];
+    !lifting.into_iter().any(|cap| caps::has_cap(None, CapSet::Effective, cap).unwrap_or(false))
 }
 
 /// Capability that the guard process keeps; it deletes an interface and its routes.

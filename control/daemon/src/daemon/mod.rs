@@ -148,6 +148,9 @@ impl Prepared {
             }
             confine(path, &changed_by(&configured.config, socket));
         }
+        if confine::loads_slow_programs() {
+            warn!("CAP_PERFMON is missing: {BARRIERS}");
+        }
         Ok(Self { path: path.to_owned(), extension, configured, guards, unconfined, has_client_inside: false })
     }
 
@@ -188,6 +191,10 @@ fn changed_by(config: &Config, socket: &Path) -> Vec<PathBuf> {
     };
     files.map(directory).chain(confine::SETTINGS.map(PathBuf::from)).collect()
 }
+
+/// What becomes of programs that are loaded without `CAP_PERFMON`.
+const BARRIERS: &str = "the kernel's verifier puts barriers against speculation into the XDP and tc programs, which then take \
+                        two to four times as long; give the process that capability, too (`srv6d doctor`)";
 
 fn capabilities() -> Vec<Capability> {
     confine::of_the_daemon().unwrap_or_else(|_| confine::OF_THE_DAEMON.to_vec())
