@@ -1,11 +1,13 @@
 //! `srv6d capture`: writes the packets of ports as pcapng.
 
+use std::cell::Cell;
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,6 +16,9 @@ use srv6d_pcap::{Collector, Output, Wanted};
 use crate::{Failure, stop_flag};
 use srv6d_api::client::{self, Capturing};
 use srv6d_api::{Direction, Refusal};
+
+/// Longest wait for the last packets of a daemon that was asked to end its stream.
+const LAST: Duration = Duration::from_secs(1);
 
 /// Arguments of `srv6d capture`.
 #[derive(Debug, Args)]
@@ -44,12 +49,14 @@ pub fn capture(arguments: &CaptureArguments, socket: &Path) -> Result<(), Failur
         return Err(Failure::invalid(format!("{what}\nfix: {fix}")));
     };
     let stop = stop_flag(&[SIGINT, SIGTERM])?;
-    let Capturing { packets, devices, .. } = open(&arguments.ports, arguments.direction, socket)?;
+    let Capturing { packets, devices, connection } = open(&arguments.ports, arguments.direction, socket)?;
     let seen_by_kernel = devices.iter().filter(|_| arguments.kernel);
     let kernel = seen_by_kernel.map(|device| Kernel::see(&tcpdump(), device, arguments.direction));
     let kernel = kernel.collect::<Result<Vec<Kernel>, Failure>>()?;
     let announced = devices.iter().try_for_each(|device| output.interface(device));
-    finished(announced.and_then(|()| merge_wanted(packets, kernel, wanted, output, || stop.load(Ordering::Relaxed))))
+    let asked = Cell::new(None);
+    let is_stopped = || is_over(&stop, &connection, &asked);
+    finished(announced.and_then(|()| merge_wanted(packets, kernel, wanted, output, is_stopped)))
 }
 
 /// Returns the program that captures the packets that the kernel sees.
@@ -63,9 +70,23 @@ pub fn open(ports: &[String], direction: Option<Direction>, socket: &Path) -> Re
     client::capture(socket, ports, direction)?.map_err(refused)
 }
 
-/// Ends the stream of a daemon behind the packets that are on their way.
+/// Asks a daemon to end its stream behind the packets that it has captured.
 pub fn end(connection: &UnixStream) {
-    let _ = connection.shutdown(Shutdown::Both); // it may have ended already
+    let _ = connection.shutdown(Shutdown::Write); // it may have ended already
+}
+
+/// Returns whether the wait for the end of a stream is over, after a signal has asked for it. The first call after the signal
+/// tells the daemon.
+fn is_over(stop: &AtomicBool, connection: &UnixStream, asked: &Cell<Option<Instant>>) -> bool {
+    if !stop.load(Ordering::Relaxed) {
+        return false;
+    }
+    let since = asked.get().unwrap_or_else(|| {
+        end(connection);
+        Instant::now()
+    });
+    asked.set(Some(since));
+    since.elapsed() > LAST
 }
 
 /// A tcpdump that sees what the kernel sees of a device. It is ended when this value is dropped.

@@ -84,6 +84,14 @@ fn send(stream: &UnixStream, capture: &Capture, devices: &Devices, direction: Op
         }
         pcap.flush()?;
     }
+    // A client that asks for no more gets what was captured until then. One that has gone needs nothing.
+    while let Some(packet) = capture.next(Duration::ZERO).filter(|_| !sorter.is_full()) {
+        if is_asked(&packet) {
+            sorter.push(described(packet, devices));
+        }
+    }
+    let rest = std::iter::from_fn(|| sorter.take()).try_for_each(|packet| pcap.packet(&packet).map(drop));
+    drop(rest.and_then(|()| pcap.flush()));
     Ok(())
 }
 

@@ -69,7 +69,7 @@ fn what_is_explained_is_what_happens() {
     assert!(local["in_front"].as_str().unwrap().contains("leaves packets to this destination to the kernel"));
     assert_eq!(step(&local, "look-up")["origin"], "address of eth1");
 
-    let unclaimed = explain(&rig, "eth1 from 2001:db8:a::2 to 2001:db8:77::1 icmp");
+    let unclaimed = explain(&rig, "eth1 from 192.0.2.1 to 198.51.100.1 icmp");
     assert_eq!((&unclaimed["verdict"]["verdict"], &unclaimed["verdict"]["port"]), (&"kernel".into(), &"eth1".into()));
     assert_eq!(step(&unclaimed, "look-up")["kind"], "none", "{unclaimed}");
     assert!(unclaimed["kernel_route"].is_string(), "{unclaimed}");
