@@ -29,8 +29,9 @@ install: ## what `make build` has built, with manual pages, completion and the s
 	install -D -m 755 $(TARGET)/release/srv6d $(DESTDIR)$(PREFIX)/bin/srv6d
 	@test ! -f $(SYMBOLS) || install -D -m 644 $(SYMBOLS) $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug
 	scripts/split-symbols $(DESTDIR)$(PREFIX)/bin/srv6d
-	install -d $(SHARE)/man/man1 $(DESTDIR)$(SYSTEMD)
+	install -d $(SHARE)/man/man1 $(SHARE)/man/man5 $(DESTDIR)$(SYSTEMD)
 	$(TARGET)/release/srv6d man $(SHARE)/man/man1
+	mv $(SHARE)/man/man1/srv6d.toml.5 $(SHARE)/man/man5/
 	for completion in $(COMPLETIONS); do \
 		install -d $$(dirname $(SHARE)/$${completion#*:}); \
 		$(TARGET)/release/srv6d completion $${completion%%:*} > $(SHARE)/$${completion#*:} || exit 1; \
@@ -38,7 +39,7 @@ install: ## what `make build` has built, with manual pages, completion and the s
 	sed 's|/usr/bin/srv6d|$(PREFIX)/bin/srv6d|' packaging/srv6d.service > $(DESTDIR)$(SYSTEMD)/srv6d.service
 
 uninstall: ## takes all of that away again; configuration stays
-	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(DESTDIR)$(SYSTEMD)/srv6d.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/srv6d $(DESTDIR)$(PREFIX)/bin/.debug/srv6d.debug $(SHARE)/man/man1/srv6d.1 $(SHARE)/man/man1/srv6d-*.1 $(SHARE)/man/man5/srv6d.toml.5 $(DESTDIR)$(SYSTEMD)/srv6d.service
 	rm -f $(foreach completion,$(COMPLETIONS),$(SHARE)/$(lastword $(subst :, ,$(completion))))
 
 deb: build ## a Debian package of it, in target/: make deb

@@ -1,11 +1,14 @@
-//! Says which commit a release is built from, and passes two options to the linker, which make the program smaller.
+//! Says which commit a release is built from, makes the manual page of the configuration, and passes two options to the
+//! linker, which make the program smaller.
 
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    manual_page();
     let is = |key: &str, value: &str| env::var(key).is_ok_and(|found| found == value);
     // A development build does not say it, so that a commit does not build the program anew.
     let commit = if is("PROFILE", "release") { commit() } else { None };
@@ -22,6 +25,22 @@ fn main() {
         // A relocation takes a few bits instead of 24 bytes. The loader of older libraries cannot read that.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+}
+
+/// Writes srv6d.toml(5), which says what the reference of the configuration says.
+fn manual_page() {
+    const REFERENCE: &str = "../docs/configuration.md";
+    println!("cargo::rerun-if-changed={REFERENCE}");
+    let reference = fs::read_to_string(REFERENCE).expect("the reference of the configuration is part of the sources");
+    let head = srv6d_manual::Head {
+        name: "srv6d.toml",
+        section: 5,
+        about: "configuration of srv6d",
+        version: concat!("srv6d ", env!("CARGO_PKG_VERSION")),
+    };
+    let directory = env::var("OUT_DIR").expect("cargo sets it");
+    let page = Path::new(&directory).join("srv6d.toml.5");
+    fs::write(page, srv6d_manual::page(head, &reference)).expect("cargo's directory can be written");
 }
 
 /// Returns the short name of the commit that is checked out. Sources without a repository have none.

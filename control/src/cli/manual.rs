@@ -1,4 +1,4 @@
-//! `srv6d man`: makes manual pages from the help texts.
+//! `srv6d man`: makes manual pages from the help texts, and from the reference of the configuration.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,17 @@ use clap_mangen::roff::{Roff, roman};
 
 use srv6d_command::Failure;
 
-/// Writes `srv6d.1`, `srv6d-run.1`, `srv6d-lab-up.1`, ... into a directory. Hidden commands have no page.
+/// The page srv6d.toml(5).
+const CONFIGURATION: &str = include_str!(concat!(env!("OUT_DIR"), "/srv6d.toml.5"));
+
+/// Writes `srv6d.1`, `srv6d-run.1`, `srv6d-lab-up.1`, ... and `srv6d.toml.5` into a directory. Hidden commands have no page.
 pub fn write(command: Command, directory: &Path) -> Result<(), Failure> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    fs::create_dir_all(directory).and_then(|()| write_all(&command, directory)).map_err(|why| {
+    let written = fs::create_dir_all(directory)
+        .and_then(|()| write_all(&command, directory))
+        .and_then(|()| fs::write(directory.join("srv6d.toml.5"), CONFIGURATION));
+    written.map_err(|why| {
         let place = directory.display();
         let fix = "name a directory that may be written, or use sudo";
         Failure::failed(format!("error: cannot write manual pages into {place}: {why}\nfix: {fix}"))

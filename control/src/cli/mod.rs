@@ -287,7 +287,7 @@ enum Command {
     },
     /// Write manual pages, one for each command
     #[command(after_help = "Examples:\n  \
-        srv6d man /usr/local/share/man/man1  then: man srv6d, man srv6d-show\n  \
+        srv6d man /usr/local/share/man/man1  then: man srv6d, man srv6d-show, man srv6d.toml\n  \
         srv6d man . && man ./srv6d.1         to read them here\n\n\
         `make install` puts them, completion scripts and the systemd unit where they belong.")]
     Man {

@@ -339,6 +339,26 @@ fn completion_scripts_know_the_commands() {
 }
 
 #[test]
+fn the_configuration_has_a_manual_page_that_groff_reads() {
+    let directory = std::env::temp_dir().join(format!("srv6d-man5-{}", std::process::id()));
+    let output = srv6d(&["man", directory.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = directory.join("srv6d.toml.5");
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains(".SH steer\n") && text.contains("\\fBdomain_sources\\fR"), "{text}");
+    match Command::new("groff").args(["-t", "-man", "-Tutf8"]).arg(&page).output() {
+        Ok(shown) => {
+            // A word that is longer than its column is wide is no mistake.
+            let complaints = stderr(&shown).lines().filter(|line| !line.contains("can't break line")).count();
+            assert!(shown.status.success() && complaints == 0, "{}", stderr(&shown));
+            assert!(stdout(&shown).contains("configuration of srv6d"), "{}", stdout(&shown));
+        }
+        Err(why) => println!("SKIPPED: groff cannot be run: {why}"),
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn every_command_of_the_help_has_a_manual_page() {
     let directory = std::env::temp_dir().join(format!("srv6d-man-{}", std::process::id()));
     let output = srv6d(&["man", directory.to_str().unwrap()]);
@@ -388,6 +408,7 @@ fn make_install_puts_all_in_place_and_uninstall_takes_it_away() {
         "usr/bin/srv6d",
         "usr/share/man/man1/srv6d.1",
         "usr/share/man/man1/srv6d-show.1",
+        "usr/share/man/man5/srv6d.toml.5",
         "usr/share/bash-completion/completions/srv6d",
         "usr/share/zsh/site-functions/_srv6d",
         "usr/share/fish/vendor_completions.d/srv6d.fish",

@@ -84,6 +84,7 @@ fn the_package_goes_into_a_clean_root_and_leaves_no_trace() {
         "usr/bin/srv6d",
         "lib/systemd/system/srv6d.service",
         "usr/share/man/man1/srv6d-run.1.gz",
+        "usr/share/man/man5/srv6d.toml.5.gz",
         "usr/share/bash-completion/completions/srv6d",
         "usr/share/doc/srv6d/copyright",
         "usr/share/doc/srv6d/docs/configuration.md",

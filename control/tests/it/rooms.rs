@@ -38,8 +38,9 @@ fn crates() -> Uses {
     let uses = rooms.map(|member| {
         let manifest = manifest(&top().join(member).join("Cargo.toml"));
         let package = manifest["package"]["name"].as_str().unwrap().to_owned();
-        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
-        let used = dependencies.into_iter().flat_map(toml::Table::keys).filter_map(of_workspace).collect();
+        let kinds = ["dependencies", "build-dependencies"];
+        let dependencies = kinds.iter().filter_map(|kind| manifest.get(*kind).and_then(toml::Value::as_table));
+        let used = dependencies.flat_map(toml::Table::keys).filter_map(of_workspace).collect();
         (of_workspace(&package).unwrap_or(package), used)
     });
     uses.collect()
