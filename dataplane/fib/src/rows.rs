@@ -236,13 +236,15 @@ rows! {
     }
 
     /// The way into the kernel of this node: the two ends of srv6d's own veth.
-    pub struct KernelEndRow(kernel_end, 20 bytes) {
+    pub struct KernelEndRow(kernel_end, 24 bytes) {
         /// MAC address of the kernel's end, and of the packet end.
         pub ethernet: [u8; 12],
         /// Index of the interface that is the kernel's end. 0: there is none.
         pub ifindex: u32,
         /// Number of the device that is the packet end, for its counters.
         pub number: u32,
+        /// What the XDP program writes in front of a packet for this node, for the tc program. Each start has another one.
+        pub mark: u32,
     }
 
     /// What a prefix leads to.

@@ -265,7 +265,7 @@ static ALWAYS_INLINE int deliver(const struct frame *frame, struct way *way, str
 		return XDP_PASS;
 	way->out = kernel->number;
 	way->out_len = inside->len;
-	return decapsulate_here(frame, eth, inside);
+	return decapsulate_here(frame, eth, inside, kernel->mark);
 }
 
 /* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been

@@ -94,6 +94,8 @@ pub struct XdpOffload {
     ingress: BTreeMap<u16, Ingress>,
     /// The row of the kernel's end, as it is in the map.
     kernel_end: KernelEndRow,
+    /// What stands in front of a packet that is delivered to this node.
+    mark: u32,
     /// Queues of each port that the claim program has rows for.
     queues: u32,
     // Keeps the program itself loaded.
@@ -157,6 +159,7 @@ impl XdpOffload {
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
+            mark: delivery::random_mark(),
             queues: 0,
             ebpf,
         };
@@ -183,7 +186,7 @@ impl XdpOffload {
             let _ = larger.enter(port, ifindex);
         }
         larger.counted = self.counted();
-        larger.hook = self.hook;
+        (larger.hook, larger.mark) = (self.hook, self.mark);
         *self = larger;
         Ok(())
     }

@@ -53,8 +53,6 @@ const LONGEST_OF_TC: usize = 3500;
 const ETHERNET: usize = 14;
 /// Length of the shortest frame on a wire.
 const MIN_FRAME: usize = 60;
-/// What stands in front of a frame that is for this node.
-const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
 
 /// The interfaces of a thread in its own network namespace. Each stands for the port of its number.
 #[derive(Debug)]
@@ -235,7 +233,8 @@ impl Front {
 
     /// Returns a frame that is for this node as the tc program hands it over, padded as the worker's frames are.
     fn delivered_as(&self, frame: &[u8], bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let marked = bytes.strip_prefix(&MARK).and_then(|marked| marked.split_at_checked(ETHERNET - 2));
+        let mark = self.program.borrow().mark();
+        let marked = bytes.strip_prefix(&mark).and_then(|marked| marked.split_at_checked(ETHERNET - 2));
         let (addresses, rest) = marked.filter(|(addresses, _)| frame.starts_with(addresses)).ok_or_else(|| {
             format!("a frame for this node without its mark, or with other addresses than it came with: {bytes:x?}")
         })?;
