@@ -66,8 +66,13 @@ impl Offload {
         rows.carriers = rows.ports.keys().filter_map(carriers).collect();
         let guarded = asked.keys().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
         let guarded = guarded.filter(|port| rows.ports.contains_key(&port.id.0)).map(|port| port.vrf);
+        let mut guarded: BTreeSet<u16> = guarded.collect();
+        if !guarded.is_empty() {
+            // What a SID decapsulates of a packet from outside is from outside, too.
+            guarded.extend(tables.fast.sids.iter().filter_map(table_inside));
+        }
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
-        rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
+        rows.own_sources = guarded.into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
         offload.too_many = selected.too_many;
         offload.whole.clone_from(&selected.whole);

@@ -283,19 +283,24 @@ static ALWAYS_INLINE int unwrap(const struct frame *frame, struct way *way, stru
 	return leave_by(frame, way, number, inside->len) ? decapsulate(frame, way->hop, inside) : XDP_PASS;
 }
 
-/* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
-static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct eth *eth, struct address to)
+/* Whether a port lets in a packet from this source, which is looked up in this table. */
+static ALWAYS_INLINE int admits_source(const struct frame *frame, const struct ipv6 *ip, __u16 table)
 {
-	const struct ipv6 *ip = (const void *)(eth + 1);
 	__u32 flags = frame->port->flags;
-	struct inside inside = {};
 
-	if (!look_inside(frame->set, way->sid, ip, end_of(frame), to, &inside))
-		return XDP_PASS;
-	frame->is_new |= inside.row->flags & PREFIX_IS_NEW;
-	if (is_own_address(inside.row))
-		return flags & DELIVERS ? deliver(frame, way, eth, &inside) : XDP_PASS;
-	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
+	if (flags & CHECKS_SOURCES && !lists_v6(frame->set, OF_PORT(frame->in), ip->src))
+		return 0;
+	return !(flags & GUARDS_SIDS) || !lists_v6(frame->set, OF_TABLE(table), ip->src);
+}
+
+/* Likewise, for IPv4. */
+static ALWAYS_INLINE int admits_source_v4(const struct frame *frame, const struct ipv4 *ip, __u16 table)
+{
+	__u32 flags = frame->port->flags;
+
+	if (flags & CHECKS_SOURCES && !lists_source_v4(frame->set, OF_PORT(frame->in), ip))
+		return 0;
+	return !(flags & GUARDS_SIDS) || !lists_source_v4(frame->set, OF_TABLE(table), ip);
 }
 
 /* Whether a port that guards SIDs lets a packet in. `row` is where its destination leads. */
@@ -306,6 +311,35 @@ static ALWAYS_INLINE int may_enter(const struct frame *frame, const struct prefi
 	if (target_of(row) != TARGET_SID && !(row->flags & PREFIX_IN_SID_SPACE))
 		return 1;
 	return lists_v6(frame->set, CARRIERS_OF_PORT(frame->in), ip->dst);
+}
+
+/* Whether the port lets in what is behind an outer header. From outside the domain it must obey the rules that hold for a
+ * packet without an outer header. `table` is the table that it is looked up in. */
+static ALWAYS_INLINE int may_enter_inside(const struct frame *frame, const struct inside *inside, const void *inner,
+					  __u16 table)
+{
+	if (!(frame->port->flags & GUARDS_SIDS))
+		return 1;
+	if (inside->is_v4)
+		return admits_source_v4(frame, inner, table);
+	return may_enter(frame, inside->row, inner) && admits_source(frame, inner, table);
+}
+
+/* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
+static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct eth *eth, struct address to)
+{
+	const struct ipv6 *ip = (const void *)(eth + 1);
+	__u32 flags = frame->port->flags;
+	struct inside inside = {};
+
+	if (!look_inside(frame->set, way->sid, ip, end_of(frame), to, &inside))
+		return XDP_PASS;
+	if (!may_enter_inside(frame, &inside, ip + 1, way->sid->table))
+		return XDP_PASS;
+	frame->is_new |= inside.row->flags & PREFIX_IS_NEW;
+	if (is_own_address(inside.row))
+		return flags & DELIVERS ? deliver(frame, way, eth, &inside) : XDP_PASS;
+	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
 }
 
 static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct eth *eth, __u64 len)
@@ -320,9 +354,7 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 
 	if (!is_plain_v6(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_v6(set, OF_PORT(frame->in), ip->src))
-		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_v6(set, OF_TABLE(port->table), ip->src))
+	if (!admits_source(frame, ip, port->table))
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
@@ -339,9 +371,8 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 		if (!sid || (frame->node->flags & CHECKS_DOMAIN && !lists_v6(set, OF_DOMAIN, ip->src)))
 			return XDP_PASS;
 		way->sid = sid;
-		/* What is inside of a packet from outside has to be admitted, too. */
 		if (sid->kind == SID_DECAPSULATE)
-			return port->flags & GUARDS_SIDS ? XDP_PASS : end_here(frame, way, eth, to);
+			return end_here(frame, way, eth, to);
 		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
 		return shift(frame, way, eth, to);
@@ -361,9 +392,7 @@ static ALWAYS_INLINE int forward_v4(struct frame *frame, struct way *way, struct
 
 	if (!(port->flags & FORWARDS) || !is_plain_v4(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_source_v4(frame->set, OF_PORT(frame->in), ip))
-		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_source_v4(frame->set, OF_TABLE(port->table), ip))
+	if (!admits_source_v4(frame, ip, port->table))
 		return XDP_PASS;
 	row = look_up_v4(frame->set, port->table, ip->dst);
 	if (!row)

@@ -17,15 +17,16 @@ use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, Sizes, XdpOffload};
 use srv6d_netns as netns;
 
 /// Cases of the conformance pack with frames that the program forwards.
-pub const OFFLOADED: [&str; 116] = [
+pub const OFFLOADED: [&str; 117] = [
     "A01", "A02", "A02b", "A06b", "A06c", "A07a", "A07b", "A07c", "A10", "A11", "A12", "D01", "D02b", "D06c", "D07",
     "D10", "D11", "D12", "D14", "D18", "D20a", "D20b", "D24c", "D25", "D27a", "D27b", "E01", "E02", "E03", "E03b",
     "E04", "E05a", "E06a", "E06b", "E08a", "E08b", "E08c", "E10a", "E10b", "E11a", "E11b", "E12", "E13a", "E13b",
     "E13c", "E14a", "E14b", "E14c", "E17a", "E17b", "E17c", "E27a", "E27b", "E28a", "E28b", "E30", "E30b", "E34-2",
     "E34-3", "E35a", "E35b", "E36c", "E38", "E39a", "E39b", "E39d", "E39e", "I02", "I05b", "O02", "O05", "S01d",
     "S01e", "S02d", "S02e", "S02f", "S03b", "S03d", "S04c", "S06a", "S06b", "S06c", "S06e", "S11e", "S11f", "S12b",
-    "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U32", "U37", "U38b", "U40", "U41a",
-    "U41b", "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X01c", "X04b", "X07a", "X08", "X16", "X17",
+    "S12f", "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U32", "U37", "U38b", "U40",
+    "U41a", "U41b", "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X01c", "X04b", "X07a", "X08",
+    "X16", "X17",
 ];
 
 /// Cases of the conformance pack with frames that the program decapsulates for this node.
