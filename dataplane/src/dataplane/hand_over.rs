@@ -45,8 +45,8 @@ pub(super) struct HandOver {
 /// What is new to the program, by names that stay the same.
 #[derive(Debug, Default)]
 struct New {
-    /// Numbers of devices.
-    ports: BTreeSet<u16>,
+    /// Numbers of devices, and VLAN IDs, 0 for untagged ports.
+    ports: BTreeSet<(u16, u16)>,
     /// Slots of the counters of next hops.
     hops: BTreeSet<u32>,
     /// Prefixes by table, and whether they are IPv4.
@@ -104,11 +104,11 @@ impl HandOver {
     }
 
     fn marks(&self, rows: &Forwarding, wiring: &ProgramWiring) -> TakenOver {
-        let ports = wiring.from.iter().filter(|(_, number)| self.new.ports.contains(number));
+        let ports = entries(rows, wiring).filter(|(_, entry)| self.new.ports.contains(entry));
         let hops = rows.hops.iter().filter(|(_, hop)| self.new.hops.contains(&hop.slot));
         TakenOver {
             number: self.number,
-            ports: ports.map(|(&index, _)| index).collect(),
+            ports: ports.map(|(index, _)| index).collect(),
             hops: hops.map(|(&index, _)| index).collect(),
             prefixes: self.new.prefixes.clone(),
         }
@@ -155,20 +155,27 @@ impl HandOver {
 /// Returns what the program has not forwarded so far.
 fn new_to(before: Option<&(Forwarding, ProgramWiring)>, rows: &Forwarding, wiring: &ProgramWiring) -> New {
     let Some((was, wired)) = before else {
-        return New { ports: wiring.from.values().copied().collect(), ..New::default() };
+        return New { ports: entries(rows, wiring).map(|(_, entry)| entry).collect(), ..New::default() };
     };
-    let known: BTreeSet<u16> = wired.from.values().copied().collect();
-    let delivering = |wiring: &ProgramWiring| -> BTreeSet<u16> {
-        let from = wiring.kernel.iter().flat_map(|kernel| &kernel.from);
-        from.filter_map(|index| wiring.from.get(index).copied()).collect()
+    let known: BTreeSet<(u16, u16)> = entries(was, wired).map(|(_, entry)| entry).collect();
+    let delivering = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeSet<(u16, u16)> {
+        let from = |index: &u16| wiring.kernel.as_ref().is_some_and(|kernel| kernel.from.contains(index));
+        entries(rows, wiring).filter(|(index, _)| from(index)).map(|(_, entry)| entry).collect()
     };
-    let delivered = delivering(wired);
-    let ports = wiring.from.values().filter(|number| !known.contains(number)).copied();
+    let delivered = delivering(was, wired);
+    let ports = entries(rows, wiring).map(|(_, entry)| entry).filter(|entry| !known.contains(entry));
     New {
-        ports: ports.chain(delivering(wiring).difference(&delivered).copied()).collect(),
+        ports: ports.chain(delivering(rows, wiring).difference(&delivered).copied()).collect(),
         hops: new_hops((was, wired), (rows, wiring)),
         prefixes: new_prefixes(was, rows),
     }
+}
+
+/// Returns the ports that the program forwards from, each with the number of its device and its VLAN ID.
+fn entries(rows: &Forwarding, wiring: &ProgramWiring) -> impl Iterator<Item = (u16, (u16, u16))> {
+    let entry =
+        move |(&index, &number): (&u16, &u16)| (index, (number, rows.vlans.get(&index).copied().unwrap_or_default()));
+    wiring.from.iter().map(entry)
 }
 
 /// Returns the slots of next hops that the program did not send to, or to whose devices it sent less.

@@ -133,7 +133,7 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	if (!hop || len > hop->mtu)
 		return TC_PASS;
 	device = ROW(devices, set, hop->port);
-	if (!device || !(device->flags & SENDS))
+	if (!device || !(device->flags & SENDS) || device->vid)
 		return TC_PASS;
 	number = device->number;
 	ifindex = bpf_map_lookup_elem(&interfaces, &number);

@@ -43,8 +43,8 @@ impl XdpOffload {
 /// Returns the prefixes by the value that stands in front of the address in a key.
 fn by_owner(set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> BTreeMap<u32, Prefixes> {
     let domain = (key_owner(set, OF_DOMAIN, false), wanted.domain.clone());
-    let number = |port: &u16| wiring.from.get(port).copied();
-    let of_ports = wanted.sources.iter().filter_map(|(port, sources)| Some((of_port(number(port)?), sources)));
+    let comes_in = |port: &u16| wiring.from.contains_key(port).then_some(*port);
+    let of_ports = wanted.sources.iter().filter_map(|(port, sources)| Some((of_port(comes_in(port)?), sources)));
     let of_tables = wanted.own_sources.iter().filter(|&(&table, _)| u32::from(table) < TABLES);
     let of_tables = of_tables.map(|(&table, sources)| (of_table(table), sources));
     let families = of_ports.chain(of_tables).flat_map(|(owner, [v6, v4])| {
@@ -54,7 +54,7 @@ fn by_owner(set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> BTreeMap
     let carriers = wanted
         .carriers
         .iter()
-        .filter_map(|(port, carriers)| Some((key_owner(set, of_carriers(number(port)?), false), carriers.clone())));
+        .filter_map(|(port, carriers)| Some((key_owner(set, of_carriers(comes_in(port)?), false), carriers.clone())));
     families.chain(carriers).chain([domain]).collect()
 }
 
