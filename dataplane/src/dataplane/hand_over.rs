@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_fib::{
-    DeviceRow, Forwarding, PathKind, Prefix, PrefixTable, SidKind, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR,
-    TARGET_ROUTE, TARGET_SID, TARGET_STEER,
+    DeviceRow, FORWARDS, Forwarding, PathKind, Prefix, PrefixTable, SidKind, TARGET_INDEX_BITS, TARGET_KERNEL,
+    TARGET_NEIGHBOR, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_xsk::QueueHandOver;
 use srv6d_xsk::xdp_offload::{ProgramWiring, TakenOver};
@@ -157,15 +157,19 @@ fn new_to(before: Option<&(Forwarding, ProgramWiring)>, rows: &Forwarding, wirin
     let Some((was, wired)) = before else {
         return New { ports: entries(rows, wiring).map(|(_, entry)| entry).collect(), ..New::default() };
     };
-    let known: BTreeSet<(u16, u16)> = entries(was, wired).map(|(_, entry)| entry).collect();
+    // A port may have only delivered to this node so far.
+    let forwarding = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeSet<(u16, u16)> {
+        let forwards = |index: &u16| rows.ports.get(index).is_some_and(|row| row.flags & FORWARDS != 0);
+        entries(rows, wiring).filter(|(index, _)| forwards(index)).map(|(_, entry)| entry).collect()
+    };
     let delivering = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeSet<(u16, u16)> {
         let from = |index: &u16| wiring.kernel.as_ref().is_some_and(|kernel| kernel.from.contains(index));
         entries(rows, wiring).filter(|(index, _)| from(index)).map(|(_, entry)| entry).collect()
     };
-    let delivered = delivering(was, wired);
-    let ports = entries(rows, wiring).map(|(_, entry)| entry).filter(|entry| !known.contains(entry));
+    let (forwarded, delivered) = (forwarding(was, wired), delivering(was, wired));
+    let (forwards, delivers) = (forwarding(rows, wiring), delivering(rows, wiring));
     New {
-        ports: ports.chain(delivering(rows, wiring).difference(&delivered).copied()).collect(),
+        ports: forwards.difference(&forwarded).chain(delivers.difference(&delivered)).copied().collect(),
         hops: new_hops((was, wired), (rows, wiring)),
         prefixes: new_prefixes(was, rows),
     }
