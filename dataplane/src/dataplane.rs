@@ -487,8 +487,9 @@ impl Dataplane {
             counters.paths.push(PathCounters { path: path.clone(), packets, bytes, choices });
         }
         for (port, slot) in self.tables.slots().vlans.iter() {
-            let (rx_packets, rx_bytes) = sum(slot, |tally| &tally.vlans_rx);
-            let (tx_packets, tx_bytes) = sum(slot, |tally| &tally.vlans_tx);
+            let received = sum(slot, |tally| &tally.vlans_rx);
+            let (rx_packets, rx_bytes) = with(received, self.in_front.vlan_received(slot));
+            let (tx_packets, tx_bytes) = with(sum(slot, |tally| &tally.vlans_tx), self.in_front.vlan_sent(slot));
             counters.vlans.push(VlanCounters { port: port.clone(), rx_packets, rx_bytes, tx_packets, tx_bytes });
         }
         for ((port, address), slot) in self.tables.slots().adjacencies.iter() {

@@ -160,6 +160,37 @@ fn carriers_are_shifted_and_packets_encapsulated_into_a_vlan() {
 
 #[test]
 #[ignore = "needs root"]
+fn tagged_packets_pass_the_workers_in_every_direction() {
+    const ROUNDS: u64 = 5;
+    let mut vlans = Vlans::up();
+    let packet = |hop_limit| ipv6("2001:db8:100::a", "2001:db8:800::b", UDP, hop_limit, &DATAGRAM);
+    let carrier = |destination, hop_limit| ipv6("2001:db8:100::a", destination, UDP, hop_limit, &DATAGRAM);
+    // The program sends through a port once it has seen that the port takes such frames.
+    let offloaded = |vlans: &Vlans| vlans.rig.counter("offloaded");
+    wait_for("packets past the workers", || {
+        let before = offloaded(&vlans);
+        vlans.a_to_b(Some(7), &packet(64), &packet(63));
+        vlans.b_to_a("2001:db8:100::a", None);
+        (offloaded(&vlans) == before + 2).then_some(())
+    });
+    let before = offloaded(&vlans);
+    for _ in 0..ROUNDS {
+        vlans.a_to_b(Some(7), &packet(64), &packet(63));
+        vlans.a_to_b(None, &packet(64), &packet(63));
+        vlans.a_to_b(Some(0xf007), &packet(64), &packet(63));
+        vlans.b_to_a("2001:db8:700::a", Some(7));
+        vlans.b_to_a("2001:db8:100::a", None);
+        vlans.a_to_b(Some(7), &carrier("fcbb:0:1000:1001:fe06::", 64), &carrier("fcbb:0:1001:fe06::", 63));
+    }
+    assert_eq!(offloaded(&vlans), before + 6 * ROUNDS);
+    // A tag that only has a priority is the worker's.
+    vlans.a_to_b(Some(0xe000), &packet(64), &packet(63));
+    assert_eq!(offloaded(&vlans), before + 6 * ROUNDS);
+    vlans.rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
 fn an_error_goes_back_into_the_vlan_it_came_from() {
     let mut vlans = Vlans::up();
     let packet = ipv6("2001:db8:700::a", "2001:db8:800::b", UDP, 1, &DATAGRAM);

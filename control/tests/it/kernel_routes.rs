@@ -683,6 +683,33 @@ fn a_second_daemon_leaves_the_steered_traffic_of_the_first_alone() {
     assert!(rig.inside("router", "ip -6 rule").contains("iif srv6d0 lookup 8986"));
 }
 
+/// A node that steers nothing has nothing of srv6d's in the way of what its applications send.
+#[test]
+#[ignore = "needs root"]
+fn the_rule_is_there_only_while_something_is_steered() {
+    let mut rig = Rig::new(1);
+    rig.inside("router", "ip -6 route add fcbb::/32 via 2001:db8:b::2");
+    let steers = format!(
+        "{}[[steer]]\nprefix = \"2001:db8:99::/64\"\nsegments = [\"fcbb:0:6:fe06::\"]\nvia = \"2001:db8:b::2\"\nport = \"eth2\"\n",
+        rig::CONFIG
+    );
+    let rules = |rig: &Rig| ["-4", "-6"].map(|family| rig.inside("router", &format!("ip {family} rule")));
+    let without = rules(&rig);
+    rig.ready(rig::CONFIG);
+    assert_eq!(rules(&rig), without);
+    for _ in 0..2 {
+        rig.reload(&steers);
+        let is_led = |rule: &String| rule.contains("iif srv6d0 lookup 8986");
+        wait_for("the rules", || rules(&rig).iter().all(is_led).then_some(()));
+        rig.reload(rig::CONFIG);
+        wait_for("no rules", || (rules(&rig) == without).then_some(()));
+        let table = rig.output("router", "ip -6 route show table 8986").stdout;
+        assert!(table.is_empty(), "{}", String::from_utf8_lossy(&table));
+    }
+    rig.reload(&steers.replace("[workers]", "[host]\nsteer_local = false\n[workers]"));
+    assert_eq!(rules(&rig), without);
+}
+
 /// A path programmer moves a prefix in this way.
 #[test]
 #[ignore = "needs root"]

@@ -23,6 +23,8 @@ pub struct Forwarding {
     pub to_kernel: [u8; 12],
     /// Ports whose packets the program may forward or deliver.
     pub ports: BTreeMap<u16, PortRow>,
+    /// VLAN IDs of the ports that have one, also of those that packets only leave through.
+    pub vlans: BTreeMap<u16, u16>,
     /// Prefixes of the SID space, in addition to the SIDs of the node. Not every port may send to them.
     pub sid_space: BTreeSet<Prefix>,
     /// Sources that may use the SIDs of the node, where not all may.

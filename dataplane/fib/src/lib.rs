@@ -10,7 +10,8 @@
 //! A row, a kind, a flag or a limit is declared once, here. [`c_header`] writes the same declarations in C, for the
 //! program. A row is named by its index in its table, which is the same for all engines; the maps of the program hold
 //! two generations, so an index there has the offset of its generation. Only the row of a port has another index there:
-//! the number of the device, because that is all that the program knows of a frame that comes in.
+//! the number of the device, because that is all that the program knows of a frame that comes in, or for a VLAN a key of
+//! that number and the VLAN ID.
 //!
 //! Numbers stand in rows as the processor has them, and addresses as they stand in packets.
 #![forbid(unsafe_code)]
@@ -25,7 +26,7 @@ mod spread;
 
 pub use forwarding::{Forwarding, Prefix, PrefixTable, Prefixes};
 pub use groups::Groups;
-pub use keys::{KeyRow, OF_DOMAIN, key_owner, of_carriers, of_port, of_table};
+pub use keys::{KeyRow, OF_DOMAIN, key_owner, of_carriers, of_port, of_table, vlan_key};
 pub use limits::{
     BLOCKS, COUNTED_HOPS, COUNTED_PATHS, DEVICES, GROUPS, HOPS, MEMBERS, PATHS, PATTERNS, PORTS, PREFIXES, SIDS,
     SOURCES, STEERS, TABLES, USID_PAGES, USIDS, USIDS_PER_PAGE,
@@ -33,10 +34,11 @@ pub use limits::{
 pub use rows::{
     BY_FLOW, BlockRow, CAPTURED, CHECKS_DOMAIN, CHECKS_SOURCES, CountRow, DECAPSULATES_V4, DECAPSULATES_V6,
     DECREMENTS_LOCAL, DELIVERS, DeviceRow, FORWARDS, GUARDS_SIDS, GroupRow, HASH_QP, HOP_IS_NEW, HopRow,
-    IS_OWN_ADDRESS, KernelEndRow, MAIN_TABLE, NO_TARGET, NodeRow, ONE_SEGMENT, PREFIX_HAS_TARGET, PREFIX_IN_SID_SPACE,
-    PREFIX_IN_TRIE, PREFIX_IS_NEW, PathKind, PathRow, PatternRow, PortRow, PrefixRow, SENDS, SLOT_BITS, SidKind,
-    SidRow, SrhRow, TAKES_OVER, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR, TARGET_ON_LINK,
-    TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN, TWO_SEGMENTS, UNIFORM,
+    IS_OWN_ADDRESS, KernelEndRow, MAIN_TABLE, NO_TARGET, NodeRow, ONE_SEGMENT, PORT_INDEX_BIT, PREFIX_HAS_TARGET,
+    PREFIX_IN_SID_SPACE, PREFIX_IN_TRIE, PREFIX_IS_NEW, PathKind, PathRow, PatternRow, PortRow, PrefixRow, SENDS,
+    SENDS_TAGS, SLOT_BITS, SidKind, SidRow, SrhRow, TAKES_OVER, TARGET_BLACKHOLE, TARGET_INDEX_BITS, TARGET_KERNEL,
+    TARGET_NEIGHBOR, TARGET_ON_LINK, TARGET_ROUTE, TARGET_SID, TARGET_STEER, TARGET_UNKNOWN, TWO_SEGMENTS, UNIFORM,
+    VlanRow,
 };
 pub use spread::{BY_HASH, SLOTS, Spread, Spreader};
 

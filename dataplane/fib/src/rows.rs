@@ -46,6 +46,9 @@ constants! {
     /// may not send through, for example an emulated one, and names no device.
     pub const SENDS: u32 = 64;
 
+    /// In the flags of a port in the maps of the XDP program: first bit of the index of the port, by which its sources are listed.
+    pub const PORT_INDEX_BIT: u32 = 16;
+
     /// Flag of a SID that decapsulates: what is inside may be IPv6.
     pub const DECAPSULATES_V6: u8 = 1;
     /// Flag of a SID that decapsulates: what is inside may be IPv4.
@@ -72,6 +75,8 @@ constants! {
     pub const CHECKS_DOMAIN: u32 = 2;
     /// Flag of the node: the hop limit of what its own applications send is decremented.
     pub const DECREMENTS_LOCAL: u32 = 4;
+    /// Flag of the node, in the maps of the XDP program: packets may leave with a VLAN tag.
+    pub const SENDS_TAGS: u32 = 8;
 
     /// Flag of a prefix: it leads to its target. Without it, a uSID leads where its block does.
     pub const PREFIX_HAS_TARGET: u32 = 1;
@@ -112,7 +117,7 @@ kinds! {
 rows! {
     /// Settings of the node that hold for every packet.
     pub struct NodeRow(node, 48 bytes) {
-        /// `HASH_QP`, `CHECKS_DOMAIN`, `DECREMENTS_LOCAL`.
+        /// `HASH_QP`, `CHECKS_DOMAIN`, `DECREMENTS_LOCAL`; in the maps of the XDP program `SENDS_TAGS`.
         pub flags: u32,
         /// In the maps of the XDP program: number of the hand-over from the worker that is under way.
         pub hand_over: u32,
@@ -136,8 +141,18 @@ rows! {
         /// Longest frame in bytes. 0: none takes a fast path.
         pub longest: u32,
         /// `GUARDS_SIDS`, `CHECKS_SOURCES`; in the maps of the XDP program also `FORWARDS`, `DELIVERS`, `TAKES_OVER`,
-        /// `CAPTURED`.
+        /// `CAPTURED`, and the index of the port (`PORT_INDEX_BIT`).
         pub flags: u32,
+    }
+
+    /// A port that is a VLAN of a device, for the XDP program.
+    pub struct VlanRow(vlan, 24 bytes) {
+        /// What holds for its packets. The longest frame is one without its tag.
+        pub port: PortRow,
+        /// Slot of the counter of what comes in.
+        pub slot: u32,
+        /// 0.
+        pub zero: u32,
     }
 
     /// A SID of this node.
@@ -210,12 +225,12 @@ rows! {
         pub bytes: [[u8; 8]; 5],
     }
 
-    /// A next hop that packets can be sent to, untagged.
+    /// A next hop that packets can be sent to. The worker has rows of untagged ones only.
     pub struct HopRow(hop, 24 bytes) {
         /// Destination and source MAC address.
         pub ethernet: [u8; 12],
-        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, or tagged), or the row stands for
-        /// several (`BY_FLOW`).
+        /// Largest IP packet in bytes. 0: none can be sent there (not resolved, down, or tagged, for the worker), or the row
+        /// stands for several (`BY_FLOW`).
         pub mtu: u32,
         /// Slot of the counter.
         pub slot: u32,
@@ -226,23 +241,29 @@ rows! {
     }
 
     /// What the XDP program knows of a port that packets leave through.
-    pub struct DeviceRow(device, 12 bytes) {
+    pub struct DeviceRow(device, 16 bytes) {
         /// Number of the device, which names its interface and its counters.
         pub number: u32,
         /// Largest IP packet in bytes that the device takes from an XDP program. 0: none.
         pub mtu: u32,
         /// `CAPTURED`, `SENDS`.
         pub flags: u32,
+        /// VLAN ID that packets leave with. 0: they leave without a tag.
+        pub vid: u16,
+        /// With a VLAN ID: slot of the counter of what leaves.
+        pub slot: u16,
     }
 
     /// The way into the kernel of this node: the two ends of srv6d's own veth.
-    pub struct KernelEndRow(kernel_end, 20 bytes) {
+    pub struct KernelEndRow(kernel_end, 24 bytes) {
         /// MAC address of the kernel's end, and of the packet end.
         pub ethernet: [u8; 12],
         /// Index of the interface that is the kernel's end. 0: there is none.
         pub ifindex: u32,
         /// Number of the device that is the packet end, for its counters.
         pub number: u32,
+        /// What the XDP program writes in front of a packet for this node, for the tc program. Each start has another one.
+        pub mark: u32,
     }
 
     /// What a prefix leads to.

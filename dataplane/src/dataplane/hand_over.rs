@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srv6d_fib::{
-    DeviceRow, Forwarding, PathKind, Prefix, PrefixTable, SidKind, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_NEIGHBOR,
-    TARGET_ROUTE, TARGET_SID, TARGET_STEER,
+    DeviceRow, FORWARDS, Forwarding, PathKind, Prefix, PrefixTable, SidKind, TARGET_INDEX_BITS, TARGET_KERNEL,
+    TARGET_NEIGHBOR, TARGET_ROUTE, TARGET_SID, TARGET_STEER,
 };
 use srv6d_xsk::QueueHandOver;
 use srv6d_xsk::xdp_offload::{ProgramWiring, TakenOver};
@@ -45,8 +45,8 @@ pub(super) struct HandOver {
 /// What is new to the program, by names that stay the same.
 #[derive(Debug, Default)]
 struct New {
-    /// Numbers of devices.
-    ports: BTreeSet<u16>,
+    /// Numbers of devices, and VLAN IDs, 0 for untagged ports.
+    ports: BTreeSet<(u16, u16)>,
     /// Slots of the counters of next hops.
     hops: BTreeSet<u32>,
     /// Prefixes by table, and whether they are IPv4.
@@ -104,11 +104,11 @@ impl HandOver {
     }
 
     fn marks(&self, rows: &Forwarding, wiring: &ProgramWiring) -> TakenOver {
-        let ports = wiring.from.iter().filter(|(_, number)| self.new.ports.contains(number));
+        let ports = entries(rows, wiring).filter(|(_, entry)| self.new.ports.contains(entry));
         let hops = rows.hops.iter().filter(|(_, hop)| self.new.hops.contains(&hop.slot));
         TakenOver {
             number: self.number,
-            ports: ports.map(|(&index, _)| index).collect(),
+            ports: ports.map(|(index, _)| index).collect(),
             hops: hops.map(|(&index, _)| index).collect(),
             prefixes: self.new.prefixes.clone(),
         }
@@ -155,20 +155,31 @@ impl HandOver {
 /// Returns what the program has not forwarded so far.
 fn new_to(before: Option<&(Forwarding, ProgramWiring)>, rows: &Forwarding, wiring: &ProgramWiring) -> New {
     let Some((was, wired)) = before else {
-        return New { ports: wiring.from.values().copied().collect(), ..New::default() };
+        return New { ports: entries(rows, wiring).map(|(_, entry)| entry).collect(), ..New::default() };
     };
-    let known: BTreeSet<u16> = wired.from.values().copied().collect();
-    let delivering = |wiring: &ProgramWiring| -> BTreeSet<u16> {
-        let from = wiring.kernel.iter().flat_map(|kernel| &kernel.from);
-        from.filter_map(|index| wiring.from.get(index).copied()).collect()
+    // A port may have only delivered to this node so far.
+    let forwarding = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeSet<(u16, u16)> {
+        let forwards = |index: &u16| rows.ports.get(index).is_some_and(|row| row.flags & FORWARDS != 0);
+        entries(rows, wiring).filter(|(index, _)| forwards(index)).map(|(_, entry)| entry).collect()
     };
-    let delivered = delivering(wired);
-    let ports = wiring.from.values().filter(|number| !known.contains(number)).copied();
+    let delivering = |rows: &Forwarding, wiring: &ProgramWiring| -> BTreeSet<(u16, u16)> {
+        let from = |index: &u16| wiring.kernel.as_ref().is_some_and(|kernel| kernel.from.contains(index));
+        entries(rows, wiring).filter(|(index, _)| from(index)).map(|(_, entry)| entry).collect()
+    };
+    let (forwarded, delivered) = (forwarding(was, wired), delivering(was, wired));
+    let (forwards, delivers) = (forwarding(rows, wiring), delivering(rows, wiring));
     New {
-        ports: ports.chain(delivering(wiring).difference(&delivered).copied()).collect(),
+        ports: forwards.difference(&forwarded).chain(delivers.difference(&delivered)).copied().collect(),
         hops: new_hops((was, wired), (rows, wiring)),
         prefixes: new_prefixes(was, rows),
     }
+}
+
+/// Returns the ports that the program forwards from, each with the number of its device and its VLAN ID.
+fn entries(rows: &Forwarding, wiring: &ProgramWiring) -> impl Iterator<Item = (u16, (u16, u16))> {
+    let entry =
+        move |(&index, &number): (&u16, &u16)| (index, (number, rows.vlans.get(&index).copied().unwrap_or_default()));
+    wiring.from.iter().map(entry)
 }
 
 /// Returns the slots of next hops that the program did not send to, or to whose devices it sent less.

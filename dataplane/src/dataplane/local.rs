@@ -13,6 +13,9 @@ use super::{Dataplane, device_name};
 /// Why the worker encapsulates what applications send by a path.
 pub type WhyWorker = &'static str;
 
+/// Why the worker encapsulates for next hops that the program cannot send to.
+const NOT_READY: WhyWorker = "not all of its next hops are resolved, up, and on untagged ports";
+
 /// Why `auto` is the worker for what leaves through some veths.
 const UNFINISHED: WhyWorker = "it leaves through a veth that leaves checksums unfinished, which a srv6d at its other end forwards as they are \
                                (`ethtool -K PORT tx off`, or engine = \"tc\" under [host] if no srv6d is there)";
@@ -54,7 +57,11 @@ impl Dataplane {
             offload.forwarding.paths.values().map(|path| (path.slot, path)).collect();
         let ports = &self.tables.desired().ports;
         let why_workers_send = |port: u16| {
-            let name = device_name(ports.get(usize::from(port))?);
+            let port = ports.get(usize::from(port))?;
+            if port.vlan.is_some() {
+                return Some(NOT_READY);
+            }
+            let name = device_name(port);
             let unfinished = || self.in_front.unfinished.contains(name).then_some(UNFINISHED);
             self.why_workers_send(name).or_else(unfinished)
         };
@@ -84,9 +91,7 @@ fn why_not(
         PathKind::Slow | PathKind::ByFlow => Some("it has no next hop, or its next hops have different sources"),
         _ if path.srh_units > TWO_SEGMENTS => Some("its SRH has more than two segments"),
         _ if path.slot >= COUNTED_PATHS => Some("the program has no counter left for it"),
-        _ if hops.is_empty() || hops.len() < members.len() => {
-            Some("not all of its next hops are resolved, up, and on untagged ports")
-        }
+        _ if hops.is_empty() || hops.len() < members.len() => Some(NOT_READY),
         _ => hops.iter().find_map(|hop| why_workers_send(hop.port)),
     }
 }

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use srv6d_fib::{
-    COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding, GROUPS, GroupRow, HOPS, MEMBERS, PATHS, PATTERNS, SIDS, STEERS,
+    COUNTED_HOPS, COUNTED_PATHS, DEVICES, DeviceRow, Forwarding, GROUPS, GroupRow, HOPS, MEMBERS, PATHS, PATTERNS,
+    SIDS, STEERS,
 };
 use srv6d_srv6::Released;
 use srv6d_srv6::desired::PortId;
@@ -145,6 +146,16 @@ impl InFront {
         self.loaded().zip(slot).map(|(program, slot)| program.sid(slot)).unwrap_or_default()
     }
 
+    pub(super) fn vlan_received(&self, slot: usize) -> PacketCount {
+        let slot = u32::try_from(slot).ok();
+        self.loaded().zip(slot).map(|(program, slot)| program.vlan_received(slot)).unwrap_or_default()
+    }
+
+    pub(super) fn vlan_sent(&self, slot: usize) -> PacketCount {
+        let slot = u32::try_from(slot).ok();
+        self.loaded().zip(slot).map(|(program, slot)| program.vlan_sent(slot)).unwrap_or_default()
+    }
+
     pub(super) fn path(&self, slot: usize) -> PacketCount {
         let slot = u32::try_from(slot).ok();
         self.loaded().zip(slot).map(|(program, slot)| program.path(slot)).unwrap_or_default()
@@ -253,7 +264,8 @@ impl Dataplane {
     /// taken off all ports and loaded anew.
     fn make_room(&mut self) -> Result<(), XskError> {
         let snapshot = self.tables.current();
-        let sizes = Sizes::of(&snapshot.tables.offload().forwarding, self.numbers.len());
+        let vlans = self.tables.slots().vlans.iter().map(|(_, slot)| slot + 1).max().unwrap_or(0);
+        let sizes = Sizes::of(&snapshot.tables.offload().forwarding, self.numbers.len(), vlans);
         match &self.in_front.program {
             Program::NotAsked => {
                 self.in_front.program = match XdpOffload::load(&sizes) {
@@ -399,7 +411,14 @@ impl Dataplane {
             let (name, _, number) = device(index).filter(|(name, ..)| self.why_workers_send(name).is_none())?;
             Some((number, redirect.get(name).copied().flatten().unwrap_or_default()))
         };
-        offload_wiring(&offload.forwarding, from, to)
+        let mut wiring = offload_wiring(&offload.forwarding, from, to);
+        let slot = |(&index, _): (&u16, &u16)| {
+            let port = self.tables.desired().ports.get(usize::from(index))?;
+            let slot = self.tables.slots().vlans.find(&port.name)?;
+            Some((index, u16::try_from(slot).ok().filter(|&slot| u32::from(slot) < DEVICES)?))
+        };
+        wiring.vlan_slots = offload.forwarding.vlans.iter().filter_map(slot).collect();
+        wiring
     }
 
     fn take_off_all(&mut self) {
@@ -426,9 +445,11 @@ impl Dataplane {
         let snapshot = self.tables.current();
         let offload = snapshot.tables.offload();
         let led_to: BTreeSet<u16> = offload.forwarding.hops.values().map(|hop| hop.port).collect();
-        let names =
-            led_to.iter().filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name));
-        let mut not_taken: Vec<String> = names.filter_map(|name| self.not_taken(name)).collect();
+        let names: BTreeSet<&str> = led_to
+            .iter()
+            .filter_map(|&index| self.tables.desired().ports.get(usize::from(index)).map(device_name))
+            .collect();
+        let mut not_taken: Vec<String> = names.into_iter().filter_map(|name| self.not_taken(name)).collect();
         if offload.too_many {
             not_taken.push(format!("workers encapsulate: more than {} prefixes lie in steered ones", offload::MOST));
         }
@@ -559,7 +580,7 @@ pub fn offload_wiring(
             TakesRedirect { multi_buffer: false, .. } => ONE_BUFFER,
             TakesRedirect { .. } => u32::MAX,
         };
-        Some((port, DeviceRow { number: number.into(), mtu, flags: 0 }))
+        Some((port, DeviceRow { number: number.into(), mtu, ..DeviceRow::default() }))
     };
     ProgramWiring {
         from: rows.ports.keys().filter_map(|&port| Some((port, from(port)?))).collect(),

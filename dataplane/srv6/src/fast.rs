@@ -253,7 +253,14 @@ fn node_row(tables: &Tables, domain: &SourceSet) -> NodeRow {
 }
 
 pub(crate) fn port_row(port: &PortEntry) -> PortRow {
-    let is_plain = port.vlan.is_none() && port.role != Role::Kernel && !port.fill_checksum && !port.mac.is_group();
+    let row = offload_port_row(port);
+    // The frames of VLANs take the slow path.
+    if port.vlan.is_some() { PortRow { longest: 0, ..row } } else { row }
+}
+
+/// Returns the row of a port for the XDP program, which removes the tags of a VLAN first.
+pub(crate) fn offload_port_row(port: &PortEntry) -> PortRow {
+    let is_plain = port.role != Role::Kernel && !port.fill_checksum && !port.mac.is_group();
     let flag = |applies: bool, flag: u32| if applies { flag } else { 0 };
     let longest = u32::try_from(port.mtu + eth::LEN).unwrap_or(u32::MAX);
     PortRow {
@@ -266,14 +273,24 @@ pub(crate) fn port_row(port: &PortEntry) -> PortRow {
 
 fn hop_row(adjacency: &Adjacency) -> HopRow {
     match *adjacency {
-        Adjacency { state: AdjacencyState::Ready, ethernet, ethernet_len: 12, mtu, slot, device, .. } => {
-            let [ethernet @ .., _, _, _, _] = ethernet;
-            // The payload length of an outer header is at most 65,535 bytes too.
-            let mtu = mtu.min(usize::from(u16::MAX)) as u32;
-            HopRow { ethernet, mtu, slot, port: device, flags: 0 }
-        }
+        Adjacency { state: AdjacencyState::Ready, ethernet_len: 12, device, .. } => ready_row(adjacency, device),
         _ => HopRow::default(),
     }
+}
+
+/// Returns the row of a next hop for the XDP program. A tagged one leads to its own port, and not to that of the device.
+pub(crate) fn offload_hop_row(adjacency: &Adjacency) -> HopRow {
+    match *adjacency {
+        Adjacency { state: AdjacencyState::Ready, ethernet_len: 16, port, .. } => ready_row(adjacency, port.0),
+        _ => hop_row(adjacency),
+    }
+}
+
+fn ready_row(adjacency: &Adjacency, port: u16) -> HopRow {
+    let [ethernet @ .., _, _, _, _] = adjacency.ethernet;
+    // The payload length of an outer header is at most 65,535 bytes too.
+    let mtu = adjacency.mtu.min(usize::from(u16::MAX)) as u32;
+    HopRow { ethernet, mtu, slot: adjacency.slot, port, flags: 0 }
 }
 
 /// Returns the row that stands for all next hops of a group. Packets to a group that does not choose by the hash take

@@ -15,7 +15,7 @@ use srv6d_fib::{
 };
 
 use crate::desired::{Desired, PortId, Role};
-use crate::fast::port_row;
+use crate::fast::{offload_hop_row, offload_port_row};
 use crate::tables::{MAIN, PortEntry, Tables, Target, VrfIndex};
 pub use scope::{MOST, MOST_WHOLE};
 pub(crate) use scope::{Scope, Selected, is_selected};
@@ -42,7 +42,7 @@ impl Offload {
             let Some(port) = tables.port(id) else { continue };
             match why_not(port) {
                 Some(reason) => drop(offload.refused.insert(id, reason)),
-                None => drop(offload.forwarding.ports.insert(id.0, flagged(port_row(port), flags))),
+                None => drop(offload.forwarding.ports.insert(id.0, flagged(offload_port_row(port), flags))),
             }
         }
         let rows = &mut offload.forwarding;
@@ -51,6 +51,7 @@ impl Offload {
         }
         rows.to_kernel = to_kernel(tables);
         rows.node = tables.fast.node;
+        rows.vlans = tables.ports.iter().filter_map(|port| Some((port.id.0, port.vlan?))).collect();
         let inside = tables.fast.sids.iter().filter_map(table_inside);
         let used: BTreeSet<u16> = rows.ports.values().map(|port| port.table).chain(inside).chain([MAIN]).collect();
         rows.tables = selected
@@ -66,8 +67,13 @@ impl Offload {
         rows.carriers = rows.ports.keys().filter_map(carriers).collect();
         let guarded = asked.keys().filter_map(|&id| tables.port(id)).filter(|port| port.role.is_outside());
         let guarded = guarded.filter(|port| rows.ports.contains_key(&port.id.0)).map(|port| port.vrf);
+        let mut guarded: BTreeSet<u16> = guarded.collect();
+        if !guarded.is_empty() {
+            // What a SID decapsulates of a packet from outside is from outside, too.
+            guarded.extend(tables.fast.sids.iter().filter_map(table_inside));
+        }
         let own = |table: u16| tables.own_sources.prefixes(table).map(|prefixes| prefixes.into_iter().collect());
-        rows.own_sources = guarded.collect::<BTreeSet<u16>>().into_iter().map(|table| (table, own(table))).collect();
+        rows.own_sources = guarded.into_iter().map(|table| (table, own(table))).collect();
         rows.sid_space = tables.sid_space.prefixes().collect();
         offload.too_many = selected.too_many;
         offload.whole.clone_from(&selected.whole);
@@ -109,11 +115,10 @@ fn to_kernel(tables: &Tables) -> [u8; 12] {
 /// Returns why only the worker can handle the packets of a port, if so.
 fn why_not(port: &PortEntry) -> Option<&'static str> {
     let reasons = [
-        (port.vlan.is_some(), "frames of a VLAN are the worker's"),
         (u32::from(port.vrf) >= TABLES, "the XDP program has no room for so many tables"),
         (port.fill_checksum, "checksums of what comes in are for the worker to write"),
         // The tc program does not look at addresses of frames.
-        (port.role != Role::Kernel && port_row(port).longest == 0, "its MAC address is a group's"),
+        (port.role != Role::Kernel && offload_port_row(port).longest == 0, "its MAC address is a group's"),
     ];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
@@ -220,7 +225,8 @@ impl Extract<'_> {
         self.rows.group_members.extend(listed(row, members));
         self.rows.group_patterns.extend(pattern(&self.tables.groups, row));
         let is_fabric = |device: u16| self.tables.port(PortId(device)).is_some_and(|port| port.role != Role::Kernel);
-        let hops = members.iter().filter_map(|&hop| Some((hop, *self.tables.fast.hops.get(hop as usize)?)));
+        let hop = |hop: u32| self.tables.adjacencies.get(hop as usize).map(offload_hop_row);
+        let hops = members.iter().filter_map(|&number| Some((number, hop(number)?)));
         self.rows.hops.extend(hops.filter(|(_, hop)| hop.mtu > 0 && is_fabric(hop.port)));
     }
 }

@@ -15,6 +15,9 @@
  *                         v
  *              claim.c of this port, by tail call
  *
+ * A VLAN tag that stands in the frame is removed first, and put back if the frame is the worker's. A tag that stands beside
+ * the frame is not seen here: tags.c does not come here with such a frame.
+ *
  * Each check is the same as the worker's or stricter, so a frame that is forwarded here is, byte for byte, what the
  * worker would have sent. Nothing is written or counted before everything has been decided: claim.c and the worker
  * see every other frame as it was received.
@@ -265,7 +268,7 @@ static ALWAYS_INLINE int deliver(const struct frame *frame, struct way *way, str
 		return XDP_PASS;
 	way->out = kernel->number;
 	way->out_len = inside->len;
-	return decapsulate_here(frame, eth, inside);
+	return decapsulate_here(frame, eth, inside, kernel->mark);
 }
 
 /* Forwards what is behind the outer header. Returns XDP_REDIRECT if the frame was written; otherwise nothing has been
@@ -283,19 +286,24 @@ static ALWAYS_INLINE int unwrap(const struct frame *frame, struct way *way, stru
 	return leave_by(frame, way, number, inside->len) ? decapsulate(frame, way->hop, inside) : XDP_PASS;
 }
 
-/* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
-static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct eth *eth, struct address to)
+/* Whether a port lets in a packet from this source, which is looked up in this table. */
+static ALWAYS_INLINE int admits_source(const struct frame *frame, const struct ipv6 *ip, __u16 table)
 {
-	const struct ipv6 *ip = (const void *)(eth + 1);
 	__u32 flags = frame->port->flags;
-	struct inside inside = {};
 
-	if (!look_inside(frame->set, way->sid, ip, end_of(frame), to, &inside))
-		return XDP_PASS;
-	frame->is_new |= inside.row->flags & PREFIX_IS_NEW;
-	if (is_own_address(inside.row))
-		return flags & DELIVERS ? deliver(frame, way, eth, &inside) : XDP_PASS;
-	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
+	if (flags & CHECKS_SOURCES && !lists_v6(frame->set, OF_PORT(frame->port->flags >> PORT_INDEX_BIT), ip->src))
+		return 0;
+	return !(flags & GUARDS_SIDS) || !lists_v6(frame->set, OF_TABLE(table), ip->src);
+}
+
+/* Likewise, for IPv4. */
+static ALWAYS_INLINE int admits_source_v4(const struct frame *frame, const struct ipv4 *ip, __u16 table)
+{
+	__u32 flags = frame->port->flags;
+
+	if (flags & CHECKS_SOURCES && !lists_source_v4(frame->set, OF_PORT(frame->port->flags >> PORT_INDEX_BIT), ip))
+		return 0;
+	return !(flags & GUARDS_SIDS) || !lists_source_v4(frame->set, OF_TABLE(table), ip);
 }
 
 /* Whether a port that guards SIDs lets a packet in. `row` is where its destination leads. */
@@ -305,7 +313,36 @@ static ALWAYS_INLINE int may_enter(const struct frame *frame, const struct prefi
 		return 0;
 	if (target_of(row) != TARGET_SID && !(row->flags & PREFIX_IN_SID_SPACE))
 		return 1;
-	return lists_v6(frame->set, CARRIERS_OF_PORT(frame->in), ip->dst);
+	return lists_v6(frame->set, CARRIERS_OF_PORT(frame->port->flags >> PORT_INDEX_BIT), ip->dst);
+}
+
+/* Whether the port lets in what is behind an outer header. From outside the domain it must obey the rules that hold for a
+ * packet without an outer header. `table` is the table that it is looked up in. */
+static ALWAYS_INLINE int may_enter_inside(const struct frame *frame, const struct inside *inside, const void *inner,
+					  __u16 table)
+{
+	if (!(frame->port->flags & GUARDS_SIDS))
+		return 1;
+	if (inside->is_v4)
+		return admits_source_v4(frame, inner, table);
+	return may_enter(frame, inside->row, inner) && admits_source(frame, inner, table);
+}
+
+/* What a SID that decapsulates does: uDT4, uDT6, uDT46. */
+static ALWAYS_INLINE int end_here(struct frame *frame, struct way *way, struct eth *eth, struct address to)
+{
+	const struct ipv6 *ip = (const void *)(eth + 1);
+	__u32 flags = frame->port->flags;
+	struct inside inside = {};
+
+	if (!look_inside(frame->set, way->sid, ip, end_of(frame), to, &inside))
+		return XDP_PASS;
+	if (!may_enter_inside(frame, &inside, ip + 1, way->sid->table))
+		return XDP_PASS;
+	frame->is_new |= inside.row->flags & PREFIX_IS_NEW;
+	if (is_own_address(inside.row))
+		return flags & DELIVERS ? deliver(frame, way, eth, &inside) : XDP_PASS;
+	return flags & FORWARDS ? unwrap(frame, way, eth, &inside) : XDP_PASS;
 }
 
 static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct eth *eth, __u64 len)
@@ -320,9 +357,7 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 
 	if (!is_plain_v6(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_v6(set, OF_PORT(frame->in), ip->src))
-		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_v6(set, OF_TABLE(port->table), ip->src))
+	if (!admits_source(frame, ip, port->table))
 		return XDP_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
@@ -339,9 +374,8 @@ static ALWAYS_INLINE int forward_v6(struct frame *frame, struct way *way, struct
 		if (!sid || (frame->node->flags & CHECKS_DOMAIN && !lists_v6(set, OF_DOMAIN, ip->src)))
 			return XDP_PASS;
 		way->sid = sid;
-		/* What is inside of a packet from outside has to be admitted, too. */
 		if (sid->kind == SID_DECAPSULATE)
-			return port->flags & GUARDS_SIDS ? XDP_PASS : end_here(frame, way, eth, to);
+			return end_here(frame, way, eth, to);
 		if (!(port->flags & FORWARDS) || (sid->kind != SID_SHIFT && sid->kind != SID_SHIFT_VIA))
 			return XDP_PASS;
 		return shift(frame, way, eth, to);
@@ -361,9 +395,7 @@ static ALWAYS_INLINE int forward_v4(struct frame *frame, struct way *way, struct
 
 	if (!(port->flags & FORWARDS) || !is_plain_v4(ip, len))
 		return XDP_PASS;
-	if (port->flags & CHECKS_SOURCES && !lists_source_v4(frame->set, OF_PORT(frame->in), ip))
-		return XDP_PASS;
-	if (port->flags & GUARDS_SIDS && lists_source_v4(frame->set, OF_TABLE(port->table), ip))
+	if (!admits_source_v4(frame, ip, port->table))
 		return XDP_PASS;
 	row = look_up_v4(frame->set, port->table, ip->dst);
 	if (!row)
@@ -384,35 +416,79 @@ static ALWAYS_INLINE void count(const struct frame *frame, const struct way *way
 		add(&path_counts, way->path->slot, way->out_len);
 	if (way->hop)
 		add(&hop_counts, way->hop->slot, way->out_len);
-	add(&rx_counts, frame->in, way->in_len + ETH_LEN);
-	add(&tx_counts, way->out, way->out_len + ETH_LEN);
+	add(&rx_counts, frame->in, way->in_len + ETH_LEN + (frame->tag ? TAG_LEN : 0));
+	if (frame->tag)
+		add(&vlan_rx_counts, frame->vlan_slot, way->in_len + ETH_LEN + TAG_LEN);
+	add(&tx_counts, way->out, way->out_len + ETH_LEN + (way->vid ? TAG_LEN : 0));
+	if (way->vid)
+		add(&vlan_tx_counts, way->vlan_slot, way->out_len + ETH_LEN + TAG_LEN);
+}
+
+/* Finds the port that a frame belongs to. Returns 0 if the frame is the worker's; then nothing has been changed. */
+static ALWAYS_INLINE int enter(struct frame *frame)
+{
+	struct tagged *tagged = (void *)(long)frame->ctx->data;
+	const struct vlan *vlan;
+	__u32 key;
+
+	if ((const void *)(tagged + 1) > end_of(frame))
+		return 0;
+	if ((tagged->tag & cpu_to_be32(0xffff0000)) == tag_of(0)) {
+		key = (be32_to_cpu(tagged->tag) & VLAN_VID_MASK) << VLAN_ID_BIT | frame->in << VLAN_DEVICE_BIT | frame->set;
+		vlan = bpf_map_lookup_elem(&vlans, &key);
+		if (!vlan || (tagged->type != htons(ETH_P_IPV6) && tagged->type != htons(ETH_P_IP)))
+			return 0;
+		frame->port = &vlan->port;
+		frame->vlan_slot = vlan->slot;
+		frame->tag = tagged->tag;
+		frame->has_room = take_tag(frame->ctx);
+		return frame->has_room;
+	}
+	frame->port = ROW(ports, frame->set, frame->in);
+	if (!frame->port)
+		return 0;
+	frame->has_room = frame->node->flags & SENDS_TAGS ? has_room(frame->ctx, TAG_LEN) : 0;
+	return 1;
+}
+
+/* Forwards a packet of the port that the frame belongs to. */
+static ALWAYS_INLINE int forward_untagged(struct frame *frame, struct way *way)
+{
+	struct eth *eth = (void *)(long)frame->ctx->data;
+	__u64 len = bpf_xdp_get_buff_len(frame->ctx);
+
+	/* A plain IPv4 frame is at least as long, because shorter frames are padded. */
+	if ((const void *)(eth + 1) + IPV6_LEN > end_of(frame) || !is_for(frame->port, eth, len))
+		return XDP_PASS;
+	frame->is_new = frame->port->flags & TAKES_OVER;
+	if (eth->type == htons(ETH_P_IPV6))
+		return forward_v6(frame, way, eth, len);
+	return eth->type == htons(ETH_P_IP) ? forward_v4(frame, way, eth, len) : XDP_PASS;
 }
 
 /* Forwards a frame that came in through interface number `in`. Returns XDP_REDIRECT if the frame was written,
  * counted and redirected, DELIVERED if the kernel has it; with XDP_PASS nothing has been changed. */
 static ALWAYS_INLINE int forward(struct xdp_md *ctx, __u32 in)
 {
-	struct eth *eth = (void *)(long)ctx->data;
-	__u64 len = bpf_xdp_get_buff_len(ctx);
 	struct frame frame = { .ctx = ctx, .in = in };
 	__u32 zero = 0, *current_set;
 	struct way way = {};
 	int done;
 
 	current_set = bpf_map_lookup_elem(&current, &zero);
-	/* A plain IPv4 frame is at least as long, because shorter frames are padded. */
-	if (!current_set || (const void *)(eth + 1) + IPV6_LEN > end_of(&frame))
+	if (!current_set)
 		return XDP_PASS;
 	frame.set = *current_set & 1;
-	frame.port = ROW(ports, frame.set, in);
 	frame.node = ROW(node, frame.set, 0);
-	if (!frame.port || !frame.node || !is_for(frame.port, eth, len))
+	if (!frame.node || !enter(&frame))
 		return XDP_PASS;
-	frame.is_new = frame.port->flags & TAKES_OVER;
-	if (eth->type == htons(ETH_P_IPV6))
-		done = forward_v6(&frame, &way, eth, len);
-	else
-		done = eth->type == htons(ETH_P_IP) ? forward_v4(&frame, &way, eth, len) : XDP_PASS;
+	done = forward_untagged(&frame, &way);
+	/* There is room for what has just been removed. Without its tag nobody else may have the frame. */
+	if (done == XDP_PASS && frame.tag && !put_tag(ctx, frame.tag))
+		return XDP_DROP;
+	/* There is room, because leave_by has asked for it. */
+	if (done == XDP_REDIRECT && way.vid && !put_tag(ctx, tag_of(way.vid)))
+		return XDP_DROP;
 	if (done == XDP_REDIRECT)
 		tap_sent(&frame, &way);
 	if (done == XDP_REDIRECT || done == DELIVERED)

@@ -7,7 +7,7 @@
  *
  * What is for this node is merged by the kernel (GRO) as it merges packets that came without an outer header, and tc.h
  * hands what was merged to the kernel's end of srv6d's own veth. The mark is metadata, which no sender on the wire can
- * write.
+ * write. Its value is random (kernel_end), so that another program of this node cannot have written it by chance or by rote.
  */
 #pragma once
 
@@ -15,8 +15,6 @@
 
 /* The frame was written, and the kernel has it. No verdict of XDP has this number. */
 #define DELIVERED 64
-/* Metadata in front of a frame that is DELIVERED, by which the tc program knows it. */
-#define DELIVERED_MARK 0x53527636
 
 #define ECN_MASK 3
 #define NOT_ECT 0
@@ -102,8 +100,10 @@ static ALWAYS_INLINE int decapsulate(const struct frame *frame, const struct hop
 	return XDP_REDIRECT;
 }
 
-/* Removes the outer header, for this node. Returns DELIVERED, or XDP_PASS if nothing has been changed. */
-static ALWAYS_INLINE int decapsulate_here(const struct frame *frame, struct eth *eth, const struct inside *inside)
+/* Removes the outer header, for this node. The tc program knows the frame by this mark. Returns DELIVERED, or XDP_PASS if
+ * nothing has been changed. */
+static ALWAYS_INLINE int decapsulate_here(const struct frame *frame, struct eth *eth, const struct inside *inside,
+					  __u32 value)
 {
 	struct xdp_md *ctx = frame->ctx;
 	void *inner, *end;
@@ -127,7 +127,7 @@ static ALWAYS_INLINE int decapsulate_here(const struct frame *frame, struct eth 
 	/* These checks are for the verifier, which no longer knows what is there. */
 	if ((void *)(mark + 1) > (void *)eth || inner + IPV4_LEN > end)
 		return XDP_DROP;
-	*mark = DELIVERED_MARK;
+	*mark = value;
 	__builtin_memcpy(eth->addresses, addresses, sizeof(addresses));
 	write_class(eth, inside);
 	return DELIVERED;

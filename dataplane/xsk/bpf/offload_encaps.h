@@ -50,6 +50,8 @@ static ALWAYS_INLINE int put_outer(const struct frame *frame, const struct way *
 	void *behind;
 
 	/* There may be no room in front, for example if the frame has much metadata. */
+	if (way->vid && !has_room(ctx, IPV6_LEN + srh_len + TAG_LEN))
+		return XDP_PASS;
 	if (bpf_xdp_adjust_head(ctx, -(int)(IPV6_LEN + srh_len)))
 		return XDP_PASS;
 	tap_received(frame, IPV6_LEN + srh_len);

@@ -150,13 +150,15 @@ static ALWAYS_INLINE int leave_by(const struct frame *frame, struct way *way, __
 	if (!hop || len > hop->mtu)
 		return 0;
 	device = ROW(devices, frame->set, hop->port);
-	if (!device || len > device->mtu)
+	if (!device || len > device->mtu || (device->vid && !frame->has_room))
 		return 0;
 	if ((frame->is_new || hop->flags & HOP_IS_NEW) && !may_take(frame))
 		return 0;
 	way->hop = hop;
 	way->out = device->number;
 	way->device_flags = device->flags;
+	way->vid = device->vid;
+	way->vlan_slot = device->slot;
 	way->out_len = len;
 	/* This only records the target port. It returns 0 if there is no such interface. */
 	return bpf_redirect_map(&targets, device->number, 0) == XDP_REDIRECT;

@@ -8,6 +8,9 @@
 #define ETH_LEN 14
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
+#define ETH_P_8021Q 0x8100
+#define VLAN_VID_MASK 0x0fff
+#define TAG_LEN 4
 #define IPV4_LEN 20
 #define IPV6_LEN 40
 /* Shortest frame without FCS. A shorter frame has to be padded, which is left to the worker. */
@@ -29,6 +32,13 @@
  * multiple of four (NET_IP_ALIGN). */
 struct eth {
 	__u8 addresses[12];
+	__be16 type;
+} __attribute__((packed, aligned(2)));
+
+/* What stands in front of a tagged packet. */
+struct tagged {
+	__u8 addresses[12];
+	__be32 tag; /* its type, and its contents */
 	__be16 type;
 } __attribute__((packed, aligned(2)));
 
@@ -61,6 +71,9 @@ struct frame {
 	__u32 in; /* number of the device that it came in through */
 	const struct node *node;
 	const struct port *port;
+	__be32 tag; /* that it came in with, or 0 */
+	__u32 vlan_slot; /* with a tag: of the counter of its VLAN */
+	__u32 has_room; /* for a tag, in front of the frame as it is */
 	__u32 is_new; /* packets like this one were the worker's until now */
 };
 
@@ -71,6 +84,8 @@ struct way {
 	const struct hop *hop; /* or 0: for this node */
 	__u32 out; /* number of the device that it leaves through */
 	__u32 device_flags; /* of that device */
+	__u32 vid; /* of the tag that it leaves with, or 0 */
+	__u32 vlan_slot; /* of the counter of that VLAN */
 	__u32 in_len;
 	__u32 out_len;
 };
@@ -84,6 +99,55 @@ struct outer {
 static ALWAYS_INLINE const void *end_of(const struct frame *frame)
 {
 	return (const void *)(long)frame->ctx->data_end;
+}
+
+/* Returns the tag of this VLAN and priority. */
+static ALWAYS_INLINE __be32 tag_of(__u32 tci)
+{
+	return cpu_to_be32((__u32)ETH_P_8021Q << 16 | tci);
+}
+
+/* Removes the tag of a frame, which has one. Returns 0 if nothing has been changed. */
+static ALWAYS_INLINE int take_tag(struct xdp_md *ctx)
+{
+	struct tagged *tagged = (void *)(long)ctx->data;
+	__u8 addresses[12];
+	struct eth *eth;
+
+	if ((void *)(tagged + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(addresses, tagged->addresses, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, TAG_LEN))
+		return 0;
+	eth = (void *)(long)ctx->data;
+	/* This check is for the verifier, which no longer knows what is there. */
+	if ((void *)(eth + 1) <= (void *)(long)ctx->data_end)
+		__builtin_memcpy(eth->addresses, addresses, sizeof(addresses));
+	return 1;
+}
+
+/* Puts a tag into a frame. Returns 0 if there is no room for it; then nothing has been changed. */
+static ALWAYS_INLINE int put_tag(struct xdp_md *ctx, __be32 tag)
+{
+	struct tagged *tagged;
+	__u8 addresses[12];
+
+	if (bpf_xdp_adjust_head(ctx, -TAG_LEN))
+		return 0;
+	tagged = (void *)(long)ctx->data;
+	/* This check is for the verifier, too: the frame is longer than that. */
+	if ((void *)(tagged + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(addresses, (__u8 *)tagged + TAG_LEN, sizeof(addresses));
+	__builtin_memcpy(tagged->addresses, addresses, sizeof(addresses));
+	tagged->tag = tag;
+	return 1;
+}
+
+/* Whether there is so much room in front of a frame. */
+static ALWAYS_INLINE int has_room(struct xdp_md *ctx, int len)
+{
+	return !bpf_xdp_adjust_head(ctx, -len) && !bpf_xdp_adjust_head(ctx, len);
 }
 
 /* Whether the frame is addressed to this port and no longer than the port takes. */

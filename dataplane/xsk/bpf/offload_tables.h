@@ -70,6 +70,16 @@ struct {
 
 TABLE(node, struct node, 1);
 TABLE(ports, struct port, PORTS); /* by the number of the device */
+
+/* VLANs of devices, by VLAN ID, number of the device and generation. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct vlan);
+	MAP_NUMBER(max_entries, 2 * DEVICES);
+	MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);
+} vlans SEC(".maps");
+
 TABLE(blocks, struct block, BLOCKS);
 TABLE(usid_pages, __u32, BLOCKS * USID_PAGES); /* by index of the block, and the upper 8 bits of the uSID */
 TABLE(usids, struct prefix, BLOCKS * USIDS); /* by page, and the lower 8 bits of the uSID */
@@ -116,6 +126,8 @@ COUNTS(path_counts, COUNTED_PATHS); /* bytes: outer length */
 COUNTS(hop_counts, COUNTED_HOPS); /* bytes: IPv6 length */
 COUNTS(rx_counts, PORTS); /* bytes: frame length */
 COUNTS(tx_counts, PORTS); /* bytes: frame length */
+COUNTS(vlan_rx_counts, DEVICES); /* bytes: frame length */
+COUNTS(vlan_tx_counts, DEVICES); /* bytes: frame length */
 
 /* Returns the row of a table, of a generation. Rows that the map has no room for are not there. */
 static ALWAYS_INLINE const void *row_of(void *table, __u32 set, __u32 number)

@@ -51,8 +51,35 @@ static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 at, void *to, 
 	(void *)BPF_FUNC_xdp_load_bytes;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
-/* Copies a frame without its first `skip` bytes. Returns 0 if there is no room for it. */
-#define TAP_INTO(type, most)                                                                       \
+#define ADDRESSES 12
+
+#define LOAD_AS_IT_IS(bytes, copied, most) bpf_xdp_load_bytes(ctx, skip, bytes, copied)
+
+/* The addresses, the tag, and the rest. */
+#define LOAD_WITH_TAG(bytes, copied, most)                                                         \
+	(copied <= ADDRESSES + TAG_LEN || bpf_xdp_load_bytes(ctx, skip, bytes, ADDRESSES) ||       \
+	 put_word(bytes + ADDRESSES, tag) ||                                                       \
+	 load_rest(ctx, skip + ADDRESSES, bytes + ADDRESSES + TAG_LEN,                             \
+		   copied - ADDRESSES - TAG_LEN, most - ADDRESSES - TAG_LEN))
+
+static ALWAYS_INLINE int put_word(__u8 *at, __be32 word)
+{
+	__builtin_memcpy(at, &word, sizeof(word));
+	return 0;
+}
+
+static ALWAYS_INLINE long load_rest(struct xdp_md *ctx, __u32 at, __u8 *to, __u64 len, __u64 most)
+{
+	/* The verifier has to see both bounds, and the compiler would remove them. */
+	asm volatile("" : "+r"(len));
+	if (!len)
+		return 1;
+	asm volatile("" : "+r"(len));
+	return len > most ? 1 : bpf_xdp_load_bytes(ctx, at, to, len);
+}
+
+/* Copies a frame without its first `skip` bytes, and with a tag that stood in it. Returns 0 if there is no room for it. */
+#define TAP_INTO(type, most, LOAD)                                                                 \
 	do {                                                                                       \
 		struct type *record = bpf_ringbuf_reserve(ring, sizeof(*record), 0);               \
 		__u64 copied = length;                                                             \
@@ -67,7 +94,7 @@ static __u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 			return 0;                                                                  \
 		}                                                                                  \
 		asm volatile("" : "+r"(copied));                                                   \
-		if (copied > most || bpf_xdp_load_bytes(ctx, skip, record->bytes, copied)) {       \
+		if (copied > most || LOAD(record->bytes, copied, most)) {                          \
 			bpf_ringbuf_discard(record, 0);                                            \
 			return 0;                                                                  \
 		}                                                                                  \
@@ -81,17 +108,27 @@ static ALWAYS_INLINE int copy(struct xdp_md *ctx, void *ring, __u32 skip, __u32 
 	__u32 length = bpf_xdp_get_buff_len(ctx) - skip;
 
 	if (length <= TAP_SHORT)
-		TAP_INTO(tap_short, TAP_SHORT);
-	TAP_INTO(tap_long, TAP_LONG);
+		TAP_INTO(tap_short, TAP_SHORT, LOAD_AS_IT_IS);
+	TAP_INTO(tap_long, TAP_LONG, LOAD_AS_IT_IS);
 }
 
-static __attribute__((noinline)) int tap(struct xdp_md *ctx, __u32 skip, __u32 device, __u32 is_sent)
+/* Likewise, of a frame whose tag has been removed. */
+static ALWAYS_INLINE int copy_tagged(struct xdp_md *ctx, void *ring, __u32 skip, __u32 device, __be32 tag)
+{
+	__u32 length = bpf_xdp_get_buff_len(ctx) - skip + TAG_LEN, is_sent = 0;
+
+	if (length <= TAP_SHORT)
+		TAP_INTO(tap_short, TAP_SHORT, LOAD_WITH_TAG);
+	TAP_INTO(tap_long, TAP_LONG, LOAD_WITH_TAG);
+}
+
+static __attribute__((noinline)) int tap(struct xdp_md *ctx, __u32 skip, __u32 device, __u32 is_sent, __be32 tag)
 {
 	__u32 zero = 0;
 	void *ring = bpf_map_lookup_elem(&taps, &zero);
 	__u64 *losses;
 
-	if (!ring || copy(ctx, ring, skip, device, is_sent))
+	if (!ring || (tag ? copy_tagged(ctx, ring, skip, device, tag) : copy(ctx, ring, skip, device, is_sent)))
 		return 0;
 	losses = bpf_map_lookup_elem(&tap_losses, &device);
 	if (losses)
@@ -103,12 +140,12 @@ static __attribute__((noinline)) int tap(struct xdp_md *ctx, __u32 skip, __u32 d
 static ALWAYS_INLINE void tap_received(const struct frame *frame, __u32 skip)
 {
 	if (frame->port->flags & CAPTURED)
-		tap(frame->ctx, skip, frame->in, 0);
+		tap(frame->ctx, skip, frame->in, 0, frame->tag);
 }
 
 /* Copies a frame as it leaves. */
 static ALWAYS_INLINE void tap_sent(const struct frame *frame, const struct way *way)
 {
 	if (way->device_flags & CAPTURED)
-		tap(frame->ctx, 0, way->out, 1);
+		tap(frame->ctx, 0, way->out, 1, 0);
 }

@@ -133,7 +133,7 @@ static ALWAYS_INLINE int encapsulate_local(struct __sk_buff *skb, __u32 set, __u
 	if (!hop || len > hop->mtu)
 		return TC_PASS;
 	device = ROW(devices, set, hop->port);
-	if (!device || !(device->flags & SENDS))
+	if (!device || !(device->flags & SENDS) || device->vid)
 		return TC_PASS;
 	number = device->number;
 	ifindex = bpf_map_lookup_elem(&interfaces, &number);
@@ -257,12 +257,14 @@ int srv6d_delivered(struct __sk_buff *skb)
 {
 	const __u32 *mark = (const void *)(long)skb->data_meta;
 	const struct kernel_end *kernel;
-	__u32 zero = 0;
+	__u32 zero = 0, value;
 
-	if ((const void *)(mark + 1) > (const void *)(long)skb->data || *mark != DELIVERED_MARK)
+	/* Few packets have metadata, so the others need not be looked at any further. */
+	if ((const void *)(mark + 1) > (const void *)(long)skb->data)
 		return TC_PASS;
+	value = *mark;
 	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
-	if (!kernel || !kernel->ifindex)
+	if (!kernel || !kernel->ifindex || kernel->mark != value)
 		return TC_PASS;
 	if (bpf_skb_store_bytes(skb, 0, kernel->ethernet, sizeof(kernel->ethernet), 0))
 		return TC_DROP;

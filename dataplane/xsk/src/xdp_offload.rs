@@ -37,6 +37,7 @@ mod maps;
 mod sizes;
 mod sources;
 mod tap;
+mod vlans;
 mod wiring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,10 +47,10 @@ use aya::maps::{LpmTrie, MapError};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use srv6d_fib::{
-    BlockRow, CAPTURED, COUNTED_HOPS, COUNTED_PATHS, DELIVERS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow,
-    KernelEndRow, KeyRow, MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow,
-    PatternRow, PortRow, Prefix, PrefixRow, SENDS, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TAKES_OVER,
-    TARGET_INDEX_BITS, TARGET_SID, key_owner,
+    BlockRow, COUNTED_HOPS, COUNTED_PATHS, DeviceRow, Forwarding, GroupRow, HOP_IS_NEW, HopRow, KernelEndRow, KeyRow,
+    MAIN_TABLE, NO_TARGET, NodeRow, PREFIX_HAS_TARGET, PREFIX_IS_NEW, PREFIXES, PathRow, PatternRow, PortRow, Prefix,
+    PrefixRow, SENDS_TAGS, SIDS, SOURCES, SidKind, SidRow, SrhRow, TABLES, TARGET_INDEX_BITS, TARGET_SID, VlanRow,
+    key_owner,
 };
 
 use crate::program::{Program, chain, load, missing_program, os_code, program_fix};
@@ -94,6 +95,8 @@ pub struct XdpOffload {
     ingress: BTreeMap<u16, Ingress>,
     /// The row of the kernel's end, as it is in the map.
     kernel_end: KernelEndRow,
+    /// What stands in front of a packet that is delivered to this node.
+    mark: u32,
     /// Queues of each port that the claim program has rows for.
     queues: u32,
     // Keeps the program itself loaded.
@@ -109,6 +112,8 @@ struct Written {
     node: BTreeMap<u32, NodeRow>,
     /// Rows of ports, by the number of the device.
     ports: BTreeMap<u32, PortRow>,
+    /// Rows of VLANs, by the number of the device and VLAN ID.
+    vlans: BTreeMap<(u16, u16), VlanRow>,
     /// Source prefixes by their owner.
     sources: BTreeMap<u32, BTreeSet<Prefix>>,
     /// IPv6 and IPv4 prefixes by table.
@@ -157,6 +162,7 @@ impl XdpOffload {
             local: None,
             ingress: BTreeMap::new(),
             kernel_end: KernelEndRow::default(),
+            mark: delivery::random_mark(),
             queues: 0,
             ebpf,
         };
@@ -183,7 +189,7 @@ impl XdpOffload {
             let _ = larger.enter(port, ifindex);
         }
         larger.counted = self.counted();
-        larger.hook = self.hook;
+        (larger.hook, larger.mark) = (self.hook, self.mark);
         *self = larger;
         Ok(())
     }
@@ -312,24 +318,19 @@ impl XdpOffload {
     fn write(&mut self, set: usize, wanted: &Forwarding, wiring: &ProgramWiring) -> Result<(), MapError> {
         self.write_sources(set, wanted, wiring)?;
         self.write_ways(set, wanted, &wiring.taken_over)?;
+        self.write_vlans(set, wiring.vlans(wanted))?;
         let (queues, taken_over) = (self.queues, &wiring.taken_over);
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
             (&mut self.maps, self.sets.get_mut(set))
         else {
             return Ok(());
         };
-        let of_all = NodeRow { hand_over: taken_over.number, queues, ..wanted.node };
+        let leaves_by = wiring.devices(wanted);
+        let sends_tags = wiring.devices(wanted).any(|(_, device)| device.vid != 0);
+        let flags = wanted.node.flags | if sends_tags { SENDS_TAGS } else { 0 };
+        let of_all = NodeRow { flags, hand_over: taken_over.number, queues, ..wanted.node };
         write_rows(node, set, &mut now.node, [(0, of_all)])?;
-        let delivers = |port: &u16| wiring.kernel.as_ref().is_some_and(|end| end.from.contains(port));
-        let captured = |number: u32| if wiring.captures(number) { CAPTURED } else { 0 };
-        let numbered = |(port, row): (&u16, &PortRow)| {
-            let flags = if delivers(port) { row.flags } else { row.flags & !DELIVERS };
-            let number = *wiring.from.get(port)?;
-            let flags = flags | if taken_over.ports.contains(port) { TAKES_OVER } else { 0 };
-            let flags = flags | captured(number.into());
-            Some((u32::from(number), PortRow { flags, ..*row }))
-        };
-        write_rows(ports, set, &mut now.ports, wanted.ports.iter().filter_map(numbered))?;
+        write_rows(ports, set, &mut now.ports, wiring.untagged(wanted))?;
         write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
         write_rows(steers, set, &mut now.steers, some(&wanted.steers, |_| true))?;
         write_rows(steer_members, set, &mut now.steer_members, some(&wanted.steer_members, |_| true))?;
@@ -345,9 +346,7 @@ impl XdpOffload {
             (number, HopRow { flags: row.flags | mark, ..row })
         };
         write_rows(hops, set, &mut now.hops, some(&wanted.hops, |hop| hop.slot < COUNTED_HOPS).map(marked))?;
-        let marked =
-            |(&port, &row): (&u16, &DeviceRow)| (port.into(), DeviceRow { flags: SENDS | captured(row.number), ..row });
-        write_rows(devices, set, &mut now.devices, wiring.to.iter().map(marked))
+        write_rows(devices, set, &mut now.devices, leaves_by)
     }
 
     fn write_ways(&mut self, set: usize, wanted: &Forwarding, taken_over: &TakenOver) -> Result<(), MapError> {
@@ -500,7 +499,7 @@ mod tests {
 
     /// Device 3 stands for port 1 of the tables, which takes every frame.
     pub(super) fn wiring() -> ProgramWiring {
-        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX, flags: 0 })].into();
+        let to = [(1, DeviceRow { number: 3, mtu: u32::MAX, ..DeviceRow::default() })].into();
         ProgramWiring { from: [(1, 3)].into(), to, ..ProgramWiring::default() }
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use nix::sched::{CloneFlags, unshare};
 use srv6d_dataplane::offload_wiring;
-use srv6d_srv6::desired::HostPort;
+use srv6d_srv6::desired::Desired;
 use srv6d_srv6::{Tables, Verdict};
 use srv6d_xsk::probe::TakesRedirect;
 use srv6d_xsk::test_run::{Arrival, once, once_local};
@@ -17,15 +17,16 @@ use srv6d_xsk::xdp_offload::{KernelEnd, PacketCount, Sizes, XdpOffload};
 use srv6d_netns as netns;
 
 /// Cases of the conformance pack with frames that the program forwards.
-pub const OFFLOADED: [&str; 116] = [
+pub const OFFLOADED: [&str; 122] = [
     "A01", "A02", "A02b", "A06b", "A06c", "A07a", "A07b", "A07c", "A10", "A11", "A12", "D01", "D02b", "D06c", "D07",
     "D10", "D11", "D12", "D14", "D18", "D20a", "D20b", "D24c", "D25", "D27a", "D27b", "E01", "E02", "E03", "E03b",
     "E04", "E05a", "E06a", "E06b", "E08a", "E08b", "E08c", "E10a", "E10b", "E11a", "E11b", "E12", "E13a", "E13b",
     "E13c", "E14a", "E14b", "E14c", "E17a", "E17b", "E17c", "E27a", "E27b", "E28a", "E28b", "E30", "E30b", "E34-2",
     "E34-3", "E35a", "E35b", "E36c", "E38", "E39a", "E39b", "E39d", "E39e", "I02", "I05b", "O02", "O05", "S01d",
     "S01e", "S02d", "S02e", "S02f", "S03b", "S03d", "S04c", "S06a", "S06b", "S06c", "S06e", "S11e", "S11f", "S12b",
-    "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U32", "U37", "U38b", "U40", "U41a",
-    "U41b", "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X01c", "X04b", "X07a", "X08", "X16", "X17",
+    "S12f", "U01", "U02", "U03b", "U05a", "U08", "U09", "U10", "U11", "U15a", "U15b", "U32", "U37", "U38b", "U40",
+    "U41a", "U41b", "U41c", "U41d", "U42", "U43b", "U50d", "U55a", "X01a", "X01b", "X01c", "X04b", "X07a", "X08",
+    "X10a", "X10b", "X10c", "X10f", "X10g", "X16", "X17",
 ];
 
 /// Cases of the conformance pack with frames that the program decapsulates for this node.
@@ -53,8 +54,6 @@ const LONGEST_OF_TC: usize = 3500;
 const ETHERNET: usize = 14;
 /// Length of the shortest frame on a wire.
 const MIN_FRAME: usize = 60;
-/// What stands in front of a frame that is for this node.
-const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
 
 /// The interfaces of a thread in its own network namespace. Each stands for the port of its number.
 #[derive(Debug)]
@@ -157,15 +156,17 @@ impl Front {
     }
 
     /// Loads the offload extract of `tables` into the program. All ports are treated as ports that transmit redirected
-    /// frames, and what is for this node is delivered through `host`.
+    /// frames, and what is for this node is delivered through its own veth.
     ///
     /// # Errors
     /// If the kernel does not accept them.
-    pub fn publish(&mut self, tables: &Tables, host: Option<HostPort>) -> Result<(), String> {
+    pub fn publish(&mut self, tables: &Tables, desired: &Desired) -> Result<(), String> {
         let everything = TakesRedirect { frames: true, multi_buffer: true };
         let rows = &tables.offload().forwarding;
-        let mut wiring = offload_wiring(rows, Some, |port| Some((port, everything)));
-        self.host = host.map(|host| (host.port.0, rows.to_kernel));
+        let device = |port: u16| desired.ports.get(usize::from(port)).map(|port| port.device);
+        let mut wiring = offload_wiring(rows, device, |port| Some((device(port)?, everything)));
+        wiring.vlan_slots = rows.vlans.keys().map(|&port| (port, port)).collect();
+        self.host = desired.host.map(|host| (host.port.0, rows.to_kernel));
         wiring.kernel = self.host.and_then(|(number, _)| {
             let (name, _) = self.interfaces.0.get(usize::from(number))?;
             let from = rows.ports.keys().copied().collect();
@@ -235,7 +236,8 @@ impl Front {
 
     /// Returns a frame that is for this node as the tc program hands it over, padded as the worker's frames are.
     fn delivered_as(&self, frame: &[u8], bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let marked = bytes.strip_prefix(&MARK).and_then(|marked| marked.split_at_checked(ETHERNET - 2));
+        let mark = self.program.borrow().mark();
+        let marked = bytes.strip_prefix(&mark).and_then(|marked| marked.split_at_checked(ETHERNET - 2));
         let (addresses, rest) = marked.filter(|(addresses, _)| frame.starts_with(addresses)).ok_or_else(|| {
             format!("a frame for this node without its mark, or with other addresses than it came with: {bytes:x?}")
         })?;

@@ -207,7 +207,7 @@ fn build(desired: &Desired, slots: &mut Slots, front: Option<&mut Front>) -> Res
     let mut desired = Desired { offload: ports.collect(), ..desired.clone() };
     desired.tunnel.decrement_local |= front.applications() == Some(Applications::OfPorts);
     let tables = Tables::build(&desired, slots).map_err(|why| why.to_string())?;
-    front.publish(&tables, desired.host)?;
+    front.publish(&tables, &desired)?;
     Ok(tables)
 }
 

@@ -8,11 +8,13 @@
 //!
 //! The cases of the XDP program, and those about permission to use SIDs, are run again with all ports as edge ports and as host ports.
 //! Then the result must be that of the worker alone, and the program must forward the same frames as with fabric ports,
-//! except those to SIDs that no port allows or that decapsulate, those from addresses of the node, and those that may name segments.
+//! except those to SIDs that no port allows, those from addresses of the node, and those that may name segments, in the outer header or
+//! in one behind it.
 #![allow(missing_docs, clippy::expect_used)] // a failed test may panic
 
 use std::cell::OnceCell;
-use std::net::Ipv6Addr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -22,13 +24,15 @@ use srv6d_pack::Case;
 use srv6d_runner::front::{Applications, DELIVERED, ENCAPSULATED, Front, Interfaces, OFFLOADED};
 use srv6d_runner::gaps::judge;
 use srv6d_runner::{desired, environment, play_as};
-use srv6d_srv6::desired::{Behavior, Role};
+use srv6d_srv6::desired::{Behavior, Port, Role, TableId};
 use srv6d_srv6::own_sources;
 
 /// Prefix of the ids of cases about permission to use SIDs.
 const SECURITY: &str = "S";
 /// Where an untagged IPv6 frame has its source and its destination.
 const SOURCE: usize = 22;
+/// Where an untagged IPv4 frame has its source.
+const SOURCE_V4: usize = 26;
 const DESTINATION: usize = 38;
 
 fn main() {
@@ -97,6 +101,37 @@ fn may_name_segments(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&[0x86, 0xdd]) && frame.get(20).is_some_and(|next| [43, 44, 51].contains(next))
 }
 
+/// Returns the frame without its VLAN tag.
+fn untagged(frame: &[u8]) -> Vec<u8> {
+    let tagged = frame.split_at_checked(12).filter(|(_, rest)| rest.starts_with(&[0x81, 0]));
+    tagged.map_or_else(|| frame.to_vec(), |(addresses, rest)| [addresses, rest.get(4..).unwrap_or_default()].concat())
+}
+
+/// Returns the packet behind the outer header as a frame.
+fn inside(frame: &[u8]) -> Option<Vec<u8>> {
+    let kind = match frame.get(20)? {
+        41 => [0x86, 0xdd],
+        4 => [8, 0],
+        _ => return None,
+    };
+    Some([frame.get(..12)?, &kind, frame.get(54..)?].concat())
+}
+
+/// Returns whether the port that a frame is addressed to accepts its source.
+fn is_allowed_source(ports: &[Port], frame: &[u8]) -> bool {
+    let source: Option<IpAddr> = match frame.get(12..14) {
+        Some([0x86, 0xdd]) => {
+            frame.get(SOURCE..).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| (*bytes).into())
+        }
+        _ => frame.get(SOURCE_V4..).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| (*bytes).into()),
+    };
+    let mut ports = ports.iter().filter(|port| frame.starts_with(&port.mac.0));
+    ports.all(|port| {
+        let allowed = &port.allowed_sources;
+        allowed.is_empty() || source.is_some_and(|source| allowed.iter().any(|prefix| prefix.contains(&source)))
+    })
+}
+
 fn run_as(case: &Case, role: Role) -> Result<(), String> {
     let played = |role: Role, front: Option<Front>| {
         play_as(case, role, front)?.ok_or_else(|| "a configuration that is refused".to_owned())
@@ -110,23 +145,31 @@ fn run_as(case: &Case, role: Role) -> Result<(), String> {
     let closed: Vec<Ipv6Net> =
         (state.blocks.iter().map(|block| block.prefix)).chain(state.sids.iter().map(|sid| sid.prefix)).collect();
     let allowed: Vec<Ipv6Net> = state.ports.iter().flat_map(|port| port.allowed_carriers.iter().copied()).collect();
-    // What they lead to has to be admitted, too.
+    // What is behind their outer headers has to be admitted, too.
     let ends = state.sids.iter().filter(|sid| matches!(sid.behavior, Behavior::EndDt { .. }));
     let ends: Vec<Ipv6Net> = ends.map(|sid| sid.prefix).collect();
-    let tables = state.ports.iter().map(|port| port.table).collect();
-    let own: Vec<Ipv6Net> = (own_sources(&state, &tables).into_values().flatten())
-        .filter_map(|(network, len)| Ipv6Net::new(network, len).ok())
-        .collect();
+    let own = |tables: BTreeSet<TableId>| -> Vec<Ipv6Net> {
+        let networks = own_sources(&state, &tables).into_values().flatten();
+        networks.filter_map(|(network, len)| Ipv6Net::new(network, len).ok()).collect()
+    };
+    let own_of_ports = own(state.ports.iter().map(|port| port.table).collect());
+    let table_of = |behavior: &Behavior| if let Behavior::EndDt { table, .. } = behavior { Some(*table) } else { None };
+    let own_inside = own(state.sids.iter().filter_map(|sid| table_of(&sid.behavior)).collect());
     let is_among = |prefixes: &[Ipv6Net], frame: &[u8], at: usize| {
         let address = frame.get(at..).filter(|_| frame.get(12..14) == Some(&[0x86, 0xdd]));
         let address = address.and_then(|bytes| Some(Ipv6Addr::from(*bytes.first_chunk::<16>()?)));
         address.is_some_and(|address| prefixes.iter().any(|prefix| prefix.contains(&address)))
     };
     let mut expected = played(Role::Fabric, Some(front()?))?.offloaded;
+    let is_open = |frame: &[u8], own: &[Ipv6Net]| {
+        let may_enter = !is_among(&closed, frame, DESTINATION) || is_among(&allowed, frame, DESTINATION);
+        may_enter && !is_among(own, frame, SOURCE) && !may_name_segments(frame)
+    };
     expected.retain(|frame| {
-        let is_allowed = is_among(&allowed, frame, DESTINATION) && !is_among(&ends, frame, DESTINATION);
-        let may_enter = !is_among(&closed, frame, DESTINATION) || is_allowed;
-        may_enter && !is_among(&own, frame, SOURCE) && !may_name_segments(frame)
+        let frame = untagged(frame);
+        let inner = inside(&frame).filter(|_| is_among(&ends, &frame, DESTINATION));
+        let may_enter_inside = |inner: Vec<u8>| is_open(&inner, &own_inside) && is_allowed_source(&state.ports, &inner);
+        is_open(&frame, &own_of_ports) && inner.is_none_or(may_enter_inside)
     });
     if offloaded == expected { Ok(()) } else { Err(format!("forwarded {offloaded:x?}, and not {expected:x?}")) }
 }

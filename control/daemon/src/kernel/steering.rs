@@ -9,6 +9,8 @@
 //!   throw 2001:db8:2:0:1::/80           more specific in main, and not steered: main decides
 //! ```
 //!
+//! Without a steered prefix there is neither rule nor route.
+//!
 //! The routes of `main` are not changed, and srv6d adds none to it: `ip route del PREFIX` removes the route that the
 //! user means, even while its traffic is steered. When srv6d is killed, its routes vanish together with the veth, and
 //! the rule finds an empty table.
@@ -120,7 +122,7 @@ impl Steering {
     }
 
     /// Installs and removes entries. Additions come first, so that a prefix that only changes its entry always has a
-    /// route.
+    /// route. The rule comes with the first entry and goes with the last one.
     async fn put(
         &mut self,
         handle: &Handle,
@@ -148,6 +150,10 @@ impl Steering {
             let deleted = handle.route().del(message(prefix, entry, ifindex)).execute().await;
             result = result.and(unless_gone(deleted, &format!("remove the route {prefix} from")));
         }
+        if self.has_rule && self.installed.is_empty() {
+            self.has_rule = false;
+            result = result.and(remove_leftovers(handle, name).await);
+        }
         result
     }
 
@@ -156,11 +162,7 @@ impl Steering {
     /// # Errors
     /// The kernel refuses.
     pub async fn clear(&mut self, handle: &Handle, veth: (&str, u32)) -> Result<(), KernelError> {
-        let cleared = self.sync(handle, veth, &BTreeMap::new(), &Routes::default()).await;
-        if !std::mem::take(&mut self.has_rule) {
-            return cleared;
-        }
-        cleared.and(remove_leftovers(handle, veth.0).await)
+        self.sync(handle, veth, &BTreeMap::new(), &Routes::default()).await
     }
 
     async fn add_rules(&mut self, handle: &Handle, veth: &str) -> Result<(), KernelError> {

@@ -1,6 +1,11 @@
 //! Tests of `offload = "auto"`, and of ports that change between the XDP program and the worker under traffic.
 
+use std::fs;
 use std::process::Child;
+
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 use super::captures::Running;
 use super::support::rig::{Rig, end, number, report, text, wait_for};
@@ -131,5 +136,61 @@ fn a_tcp_connection_needs_no_retransmission_when_the_engine_changes() {
     let arrived = report(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!(sent.get("sha256").unwrap(), arrived.get("sha256").unwrap());
     assert_eq!(retransmitted(), before);
+    rig.check_balance();
+}
+
+/// The worker of the router, which does nothing until this is dropped. The other threads of the process run on.
+struct Held(Pid);
+
+impl Held {
+    fn worker(rig: &Rig, daemon: usize) -> Self {
+        let is_worker = |task: &fs::DirEntry| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "srv6d-worker-0\n")
+        };
+        let mut tasks = fs::read_dir(format!("/proc/{}/task", rig.pid(daemon))).unwrap().map(Result::unwrap);
+        let worker = tasks.find(is_worker).unwrap().file_name();
+        let worker = Pid::from_raw(worker.to_str().unwrap().parse().unwrap());
+        ptrace::seize(worker, ptrace::Options::empty()).unwrap();
+        let held = Self(worker);
+        ptrace::interrupt(worker).unwrap();
+        waitpid(worker, Some(WaitPidFlag::__WALL)).unwrap();
+        held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = ptrace::detach(self.0, None); // the process may have ended
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_worker_that_does_not_finish_is_overtaken_in_the_end_and_show_ports_says_so() {
+    const OVERTAKEN: &str = "time(s) from a worker that did not finish, whose packets may have been overtaken";
+    let mut rig = rig();
+    let daemon = rig.ready(&auto());
+    neighbor_is_known(&rig);
+    rig.reload(&auto().replace("\"auto\"", "\"off\""));
+    wait_for("answers of the worker", || offloaded_of_a_few(&rig).1.then_some(()));
+    let (rx, offloaded) = (rig.counter("rx"), rig.counter("offloaded"));
+    let held = Held::worker(&rig, daemon);
+    // These wait in the ring of the port's socket.
+    assert!(!rig.output("a", "ping -6 -q -c 3 -i 0.01 -W 1 2001:db8:b::2").status.success());
+    assert_eq!(rig.counter("offloaded"), offloaded);
+    rig.reload(&auto());
+    for port in ["eth1", "eth2"] {
+        wait_for("end of the patience", || offload(&rig, port).1.ends_with(OVERTAKEN).then_some(()));
+    }
+    let shown = text(&rig.ask("node", "show ports").stdout);
+    let told = shown.lines().filter(|line| line.starts_with("eth") && line.ends_with(OVERTAKEN)).count();
+    assert_eq!(told, 2, "{shown}");
+    // The program forwards past the worker, although the answers wait for it: they are ICMPv6.
+    let (taken, answered) = offloaded_of_a_few(&rig);
+    assert!(taken >= 20 && !answered, "{taken} of 20 were offloaded");
+    drop(held);
+    // What has waited is not lost.
+    wait_for("packets of the worker", || (rig.counter("rx") >= rx + taken + 3).then_some(()));
+    assert!(wait_for("answers", || Some(offloaded_of_a_few(&rig)).filter(|done| done.1)).0 >= 20);
     rig.check_balance();
 }

@@ -29,6 +29,8 @@ pub(super) struct Counted {
     hops: Counts,
     received: Counts,
     sent: Counts,
+    vlan_received: Counts,
+    vlan_sent: Counts,
 }
 
 impl XdpOffload {
@@ -55,6 +57,16 @@ impl XdpOffload {
     /// Returns the count of packets sent through a port.
     pub fn sent(&self, port: u16) -> PacketCount {
         one(&self.maps.tx_counts, &self.counted.sent, port.into())
+    }
+
+    /// Returns the count of packets of a VLAN that came in and were forwarded.
+    pub fn vlan_received(&self, slot: u32) -> PacketCount {
+        one(&self.maps.vlan_rx_counts, &self.counted.vlan_received, slot)
+    }
+
+    /// Returns the count of packets sent into a VLAN.
+    pub fn vlan_sent(&self, slot: u32) -> PacketCount {
+        one(&self.maps.vlan_tx_counts, &self.counted.vlan_sent, slot)
     }
 
     /// Resets the counters of these SIDs, paths and next hops to zero. The tables in force must not lead to them, and
@@ -85,6 +97,8 @@ impl XdpOffload {
             hops: all(&maps.hop_counts, &before.hops),
             received: all(&maps.rx_counts, &before.received),
             sent: all(&maps.tx_counts, &before.sent),
+            vlan_received: all(&maps.vlan_rx_counts, &before.vlan_received),
+            vlan_sent: all(&maps.vlan_tx_counts, &before.vlan_sent),
         }
     }
 }

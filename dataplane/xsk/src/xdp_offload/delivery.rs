@@ -3,8 +3,12 @@
 //!
 //! The tc program is attached in front of all other programs, as `local.rs` says, and touches none of them. What it hands
 //! over was never the port's, as with a worker: filters and rules of the kernel see it on the own veth.
+//!
+//! It knows these packets by a mark in front of them. Programs of others on this node can write metadata, too, and so may a
+//! sender that is allowed to load some; they would have to know a number that is drawn at each start.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use aya::programs::TcAttachType;
 use aya::programs::tc::SchedClassifierLink;
@@ -19,7 +23,18 @@ const PROGRAM: &str = "srv6d_delivered";
 /// Holds the tc program on a port.
 pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
 
+/// Returns a random number that is not 0, because metadata of others is often all zeros.
+pub(super) fn random_mark() -> u32 {
+    let [.., a, b, c, d] = RandomState::new().hash_one(std::process::id()).to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d]).max(1)
+}
+
 impl XdpOffload {
+    /// Returns what stands in front of a packet that is delivered to this node, for [`test_run`](crate::test_run).
+    pub fn mark(&self) -> [u8; 4] {
+        self.mark.to_ne_bytes()
+    }
+
     /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
     ///
     /// # Errors
@@ -41,7 +56,7 @@ impl XdpOffload {
     pub(super) fn write_kernel_end(&mut self, forwarding: &Forwarding, wiring: &ProgramWiring) -> Result<(), XskError> {
         let row = |end: &KernelEnd| {
             let (ifindex, number) = (end.ifindex, end.number.into());
-            KernelEndRow { ethernet: forwarding.to_kernel, ifindex, number }
+            KernelEndRow { ethernet: forwarding.to_kernel, ifindex, number, mark: self.mark }
         };
         let row = wiring.kernel.as_ref().map(row).unwrap_or_default();
         if row != self.kernel_end {
@@ -54,9 +69,12 @@ impl XdpOffload {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test may panic")]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::{self, Read as _};
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    use std::time::Duration;
 
     use aya::programs::SchedClassifier;
     use srv6d_fib::{
@@ -69,7 +87,6 @@ mod tests {
     use crate::xdp_offload::{PacketCount, Sizes};
 
     const PASS: u32 = 2;
-    const MARK: [u8; 4] = 0x5352_7636_u32.to_ne_bytes();
     const SID: u128 = 0xfcbb << 112 | 0xfe << 80;
     const OWN_V6: u128 = 0x2001_0db8 << 96 | 1;
     const OWN_V4: u128 = 0x0a00_0001 << 96;
@@ -146,7 +163,8 @@ mod tests {
     fn what_is_for_this_node_loses_its_outer_header_gets_a_mark_and_is_counted() {
         let (mut offload, arrival) = on_loopback();
         publish(&mut offload, &delivering(), true);
-        let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [MARK.as_slice(), &ethernet(kind, packet)].concat());
+        let mark = offload.mark();
+        let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [mark.as_slice(), &ethernet(kind, packet)].concat());
         let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
         let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
         // Each case has the traffic class of the outer header, that of the inner header, the resulting one, and the one
@@ -228,6 +246,70 @@ mod tests {
         }
         assert_eq!([offload.sid(9), offload.received(3), offload.sent(5)], [PacketCount::default(); 3]);
         assert_ne!(run(&offload, arrival, &v6_inside(0, 0)).1, v6_inside(0, 0));
+    }
+
+    /// Returns the packets that an interface gets, as a packet socket sees them.
+    fn received_by(ifname: &str) -> OwnedFd {
+        let protocol = i32::from(0x86dd_u16.to_be());
+        // SAFETY: the call takes three numbers and no memory.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
+        assert!(fd >= 0, "packet socket: {}", io::Error::last_os_error());
+        // SAFETY: the descriptor was made just now and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: all zeroes is a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+        address.sll_protocol = 0x86dd_u16.to_be();
+        address.sll_ifindex = crate::ifindex(ifname).unwrap().try_into().unwrap();
+        let len = u32::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
+        // SAFETY: the pointer is to a live sockaddr_ll, with its size.
+        let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+        assert_eq!(bound, 0, "bind {ifname}: {}", io::Error::last_os_error());
+        socket2::SockRef::from(&fd).set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        fd
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_packet_with_the_mark_of_somebody_else_is_left_to_the_port() {
+        let (mut own, arrival) = on_loopback();
+        let mut foreign = XdpOffload::load(&Sizes::largest()).unwrap();
+        foreign.add_port(3, "lo").unwrap();
+        assert_ne!(own.mark, foreign.mark, "marks are random");
+        let commands = ["link add own type veth peer name end", "link set end up", "link set own up", "link set lo up"];
+        srv6d_netns::ip_batch_here(&commands.map(str::to_owned)).unwrap();
+        let kernel = || Some(KernelEnd { from: [1].into(), ..KernelEnd::of("own", 5).unwrap() });
+        let wiring = || ProgramWiring { from: [(1, 3)].into(), kernel: kernel(), ..ProgramWiring::default() };
+        own.publish(&delivering(), &wiring()).unwrap();
+        own.put_on_ingress(3, "lo").unwrap();
+        let delivered = received_by("own");
+        // The XDP program of the one marks packets, and the tc program of the other gets them.
+        let send = |marks: &XdpOffload, byte: u8| {
+            let frame = ethernet([0x86, 0xdd], &v6(0, 41, SID, &v6(0, 17, OWN_V6, &[byte; 12])));
+            crate::test_run::live(marks.program().unwrap(), &frame, arrival, 8, 8).unwrap();
+        };
+        for (byte, mark) in [(1, foreign.mark), (2, 0x5352_7636), (3, 0)] {
+            (foreign.mark, foreign.kernel_end) = (mark, KernelEndRow::default());
+            foreign.publish(&delivering(), &wiring()).unwrap();
+            assert_eq!(run(&foreign, arrival, &v6_inside(0, 0)).1[..4], mark.to_ne_bytes());
+            send(&foreign, byte);
+        }
+        send(&own, 9);
+        let mut packet = [0; 128];
+        let first = loop {
+            match (&*socket2::SockRef::from(&delivered)).read(&mut packet) {
+                // The interface says hello to its neighbours, too.
+                Ok(len) if packet[38..54] != OWN_V6.to_be_bytes() => assert!(len < packet.len()),
+                Ok(len) => break packet[..len].last().copied(),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    return eprintln!(
+                        "SKIPPED: this kernel keeps no metadata of frames that no wire has brought (before Linux 6.15)"
+                    );
+                }
+                Err(why) => panic!("{why}"),
+            }
+        };
+        assert_eq!(first, Some(9), "the first one that was delivered");
     }
 
     #[test]

@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn publish(offload: &mut XdpOffload, forwarding: &Forwarding) {
-        let to = [(1, DeviceRow { number: 3, mtu: 0, flags: 0 })].into();
+        let to = [(1, DeviceRow { number: 3, ..DeviceRow::default() })].into();
         let wiring = ProgramWiring { from: [(2, 5)].into(), to, ..ProgramWiring::default() };
         offload.publish(forwarding, &wiring).unwrap();
     }

@@ -7,7 +7,7 @@ use aya::maps::{
 };
 use srv6d_fib::{
     BlockRow, CountRow, DeviceRow, GroupRow, HopRow, KernelEndRow, KeyRow, NodeRow, PathRow, PatternRow, PortRow,
-    PrefixRow, SidRow, SrhRow,
+    PrefixRow, SidRow, SrhRow, VlanRow,
 };
 use zerocopy::transmute;
 
@@ -39,7 +39,10 @@ macro_rules! rows {
     };
 }
 
-rows!(NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, SrhRow, HopRow, DeviceRow, u32);
+rows!(
+    NodeRow, PortRow, BlockRow, PrefixRow, SidRow, GroupRow, PatternRow, PathRow, SrhRow, HopRow, DeviceRow, VlanRow,
+    u32
+);
 
 /// A table of two generations in one map, whose rows alternate.
 pub(super) struct Table<R: Row> {
@@ -103,6 +106,7 @@ pub(super) struct Maps {
     pub(super) hand_overs: HandOversOfClaim,
     pub(super) node: Table<NodeRow>,
     pub(super) ports: Table<PortRow>,
+    pub(super) vlans: HashMap<MapData, u32, <VlanRow as Row>::Bytes>,
     pub(super) blocks: Table<BlockRow>,
     pub(super) usid_pages: Table<u32>,
     pub(super) usids: Table<PrefixRow>,
@@ -127,6 +131,8 @@ pub(super) struct Maps {
     pub(super) hop_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) rx_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) tx_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) vlan_rx_counts: PerCpuArray<MapData, CountBytes>,
+    pub(super) vlan_tx_counts: PerCpuArray<MapData, CountBytes>,
     pub(super) taps: Taps,
 }
 
@@ -141,6 +147,7 @@ impl Maps {
             hand_overs: ebpf.take_map("hand_overs")?.try_into().ok()?,
             node: Table::take(ebpf, "node")?,
             ports: Table::take(ebpf, "ports")?,
+            vlans: ebpf.take_map("vlans")?.try_into().ok()?,
             blocks: Table::take(ebpf, "blocks")?,
             usid_pages: Table::take(ebpf, "usid_pages")?,
             usids: Table::take(ebpf, "usids")?,
@@ -165,6 +172,8 @@ impl Maps {
             hop_counts: ebpf.take_map("hop_counts")?.try_into().ok()?,
             rx_counts: ebpf.take_map("rx_counts")?.try_into().ok()?,
             tx_counts: ebpf.take_map("tx_counts")?.try_into().ok()?,
+            vlan_rx_counts: ebpf.take_map("vlan_rx_counts")?.try_into().ok()?,
+            vlan_tx_counts: ebpf.take_map("vlan_tx_counts")?.try_into().ok()?,
         })
     }
 }

@@ -10,7 +10,7 @@ use srv6d_fib::{
 use super::index;
 
 /// Maps that grow, each with the fewest and the most rows that it has. The fewest suffice for a node of a lab.
-const MAPS: [(&str, u32, u32); 18] = [
+const MAPS: [(&str, u32, u32); 21] = [
     ("ports", 16, PORTS),
     ("usids", 8 * USIDS_PER_PAGE, USIDS),
     ("sids", 64, SIDS),
@@ -29,6 +29,9 @@ const MAPS: [(&str, u32, u32); 18] = [
     ("hop_counts", 64, COUNTED_HOPS),
     ("rx_counts", 16, PORTS),
     ("tx_counts", 16, PORTS),
+    ("vlans", 16, DEVICES),
+    ("vlan_rx_counts", 16, DEVICES),
+    ("vlan_tx_counts", 16, DEVICES),
 ];
 
 /// Number of rows of each map, of one generation.
@@ -42,9 +45,10 @@ impl Sizes {
     }
 
     /// Returns sizes with room for these tables, and for some more rows: each size is a power of two. `devices` is the
-    /// number of devices that have a number in the program. Rows above the limits have no room.
-    pub fn of(forwarding: &Forwarding, devices: usize) -> Self {
-        let needed = needed(forwarding, devices);
+    /// number of devices that have a number in the program, `vlans` that of counters of VLANs. Rows above the limits have no
+    /// room.
+    pub fn of(forwarding: &Forwarding, devices: usize, vlans: usize) -> Self {
+        let needed = needed(forwarding, devices, vlans);
         let rows = |(name, fewest, most): (&'static str, u32, u32)| {
             let needs = needed.get(name).copied().unwrap_or(0).min(most);
             (name, needs.next_power_of_two().clamp(fewest, most))
@@ -72,7 +76,7 @@ impl Sizes {
 }
 
 /// Returns the number of rows that these tables need in each map. It may be above the limits.
-fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32> {
+fn needed(forwarding: &Forwarding, devices: usize, vlans: usize) -> BTreeMap<&'static str, u32> {
     let behind = |last: Option<u32>| last.map_or(0, |last| last.saturating_add(1));
     let Forwarding { sids, steers, steer_members, steer_patterns, paths, srhs, .. } = forwarding;
     let Forwarding { groups, group_members, group_patterns, hops, tables, .. } = forwarding;
@@ -80,7 +84,7 @@ fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32
     let shifts = in_main.clone().filter(|(_, target)| super::is_shift(forwarding, **target));
     let blocks: BTreeSet<u128> = shifts.map(|((bits, _), _)| bits >> 96).collect();
     let of_blocks = in_main.map(|(prefix, _)| prefix).filter(|(bits, _)| blocks.contains(&(bits >> 96)));
-    let numbers = u32::try_from(devices).unwrap_or(u32::MAX);
+    let [numbers, vlans] = [devices, vlans].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     BTreeMap::from([
         ("ports", numbers),
         ("usids", index::pages(of_blocks).saturating_mul(USIDS_PER_PAGE)),
@@ -100,6 +104,9 @@ fn needed(forwarding: &Forwarding, devices: usize) -> BTreeMap<&'static str, u32
         ("hop_counts", behind(hops.values().map(|hop| hop.slot).filter(|&slot| slot < COUNTED_HOPS).max())),
         ("rx_counts", numbers),
         ("tx_counts", numbers),
+        ("vlans", vlans),
+        ("vlan_rx_counts", vlans),
+        ("vlan_tx_counts", vlans),
     ])
 }
 
@@ -115,20 +122,20 @@ mod tests {
 
     #[test]
     fn maps_are_as_large_as_the_tables_need_and_never_larger_than_they_may_be() {
-        let small = Sizes::of(&Forwarding::default(), 3);
+        let small = Sizes::of(&Forwarding::default(), 3, 0);
         assert!(MAPS.into_iter().all(|(name, fewest, _)| small.0.get(name) == Some(&fewest)));
         let some = Forwarding {
             sids: [(200, SidRow { slot: 70, ..SidRow::default() })].into(),
             hops: [(63, HopRow { slot: 3, port: 32, ..HopRow::default() })].into(),
             ..Forwarding::default()
         };
-        let grown = Sizes::of(&some, 17);
+        let grown = Sizes::of(&some, 17, 33);
         let rows = |name| grown.0.get(name).copied().unwrap_or_default();
-        assert_eq!(["sids", "sid_counts", "hops", "devices", "ports"].map(rows), [256, 128, 64, 64, 32]);
+        assert_eq!(["sids", "sid_counts", "hops", "devices", "ports", "vlans"].map(rows), [256, 128, 64, 64, 32, 64]);
         assert!(grown.contain(&small) && !small.contain(&grown) && Sizes::largest().contain(&grown));
         assert_eq!(small.joined(&grown), grown);
         let too_many = Forwarding { sids: [(u32::MAX, SidRow::default())].into(), ..Forwarding::default() };
-        assert_eq!(Sizes::of(&too_many, 1 << 20).0.get("sids"), Some(&SIDS));
+        assert_eq!(Sizes::of(&too_many, 1 << 20, 1 << 20).0.get("sids"), Some(&SIDS));
     }
 
     #[test]
@@ -139,7 +146,7 @@ mod tests {
         let v6 = (0..9).map(|page| (usid(page << 8), TARGET_SID << TARGET_INDEX_BITS)).chain([other]).collect();
         let tables = [(MAIN_TABLE, [v6, BTreeMap::new()])].into();
         let forwarding = Forwarding { tables, sids, ..Forwarding::default() };
-        assert_eq!(Sizes::of(&forwarding, 1).0.get("usids"), Some(&(16 * USIDS_PER_PAGE)));
+        assert_eq!(Sizes::of(&forwarding, 1, 0).0.get("usids"), Some(&(16 * USIDS_PER_PAGE)));
         assert_eq!(USIDS, (BLOCKS * 256 + 1) * USIDS_PER_PAGE);
     }
 }

@@ -195,6 +195,8 @@ fn read(record: &[u8], epoch: Duration) -> Option<Tapped<'_>> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use srv6d_fib::Forwarding;
+
     use super::super::tests::{REDIRECT, forwarding, frame, on_loopback, steering, wiring};
     use super::*;
     use crate::test_run::once;
@@ -218,12 +220,23 @@ mod tests {
         let mut tap = offload.open_tap().unwrap();
         let captured = |captured: &[u16]| ProgramWiring {
             captured: captured.iter().copied().collect::<BTreeSet<u16>>(),
+            vlan_slots: [(1, 0)].into(),
             ..wiring()
         };
         let long = [frame(), vec![7; 1400]].concat();
-        let frames = [frame(), with_length(long)];
-        for (rows, changed) in [(forwarding(9), false), (steering(), true)] {
-            for frame in &frames {
+        let untagged = [frame(), with_length(long)];
+        let tagged = untagged.clone().map(|mut frame| {
+            frame.splice(12..12, [0x81, 0, 0xe0, 7]);
+            frame
+        });
+        let on_vlan = |rows: Forwarding| Forwarding { vlans: [(1, 7)].into(), ..rows };
+        for (rows, frames, changed) in [
+            (forwarding(9), &untagged, false),
+            (steering(), &untagged, true),
+            (on_vlan(forwarding(9)), &tagged, false),
+            (on_vlan(steering()), &tagged, true),
+        ] {
+            for frame in frames {
                 for ports in [[].as_slice(), &[3], &[4]] {
                     offload.publish(&rows, &captured(ports)).unwrap();
                     let (verdict, out) = once(offload.program().unwrap(), frame, arrival).unwrap();

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use srv6d_fib::{DeviceRow, Prefix};
+use srv6d_fib::{
+    CAPTURED, DELIVERS, DeviceRow, Forwarding, PORT_INDEX_BIT, PortRow, Prefix, SENDS, TAKES_OVER, VlanRow,
+};
 
 use crate::XskError;
 
@@ -13,6 +15,8 @@ pub struct ProgramWiring {
     pub from: BTreeMap<u16, u16>,
     /// What the program knows of ports that packets may leave through.
     pub to: BTreeMap<u16, DeviceRow>,
+    /// Slots of the counters of ports that are VLANs. Those without one are left to the workers.
+    pub vlan_slots: BTreeMap<u16, u16>,
     /// Where packets for this node are delivered, if the program may.
     pub kernel: Option<KernelEnd>,
     /// Ports, next hops and prefixes that the program takes over from the workers.
@@ -26,6 +30,46 @@ impl ProgramWiring {
     /// Whether somebody captures the device of this number.
     pub(super) fn captures(&self, number: u32) -> bool {
         u16::try_from(number).is_ok_and(|number| self.captured.contains(&number))
+    }
+
+    /// Returns the rows of the VLANs that packets may come in through, by number of the device and VLAN ID.
+    pub(super) fn vlans(&self, wanted: &Forwarding) -> BTreeMap<(u16, u16), VlanRow> {
+        let row = |(port, &vid): (&u16, &u16)| {
+            let (number, slot) = (*self.from.get(port)?, *self.vlan_slots.get(port)?);
+            let port = self.flagged(*port, *wanted.ports.get(port)?);
+            Some(((number, vid), VlanRow { port, slot: slot.into(), zero: 0 }))
+        };
+        wanted.vlans.iter().filter_map(row).collect()
+    }
+
+    /// Returns the rows of the untagged ports that packets may come in through, by number of the device.
+    pub(super) fn untagged(&self, wanted: &Forwarding) -> BTreeMap<u32, PortRow> {
+        let untagged = wanted.ports.iter().filter(|(port, _)| !wanted.vlans.contains_key(port));
+        untagged.filter_map(|(port, row)| Some(((*self.from.get(port)?).into(), self.flagged(*port, *row)))).collect()
+    }
+
+    /// Returns the row of a port, which has a number, with all of its flags.
+    fn flagged(&self, port: u16, row: PortRow) -> PortRow {
+        let flag = |applies: bool, flag: u32| if applies { flag } else { 0 };
+        let delivers = self.kernel.as_ref().is_some_and(|end| end.from.contains(&port));
+        let is_captured = self.from.get(&port).is_some_and(|number| self.captures((*number).into()));
+        let flags = if delivers { row.flags } else { row.flags & !DELIVERS };
+        let marks = flag(self.taken_over.ports.contains(&port), TAKES_OVER) | flag(is_captured, CAPTURED);
+        PortRow { flags: flags | marks | u32::from(port) << PORT_INDEX_BIT, ..row }
+    }
+
+    /// Returns what the program knows of ports that packets may leave through, by their index in the tables.
+    pub(super) fn devices(&self, wanted: &Forwarding) -> impl Iterator<Item = (u32, DeviceRow)> {
+        let row = move |(port, row): (&u16, &DeviceRow)| {
+            let flags = SENDS | if self.captures(row.number) { CAPTURED } else { 0 };
+            let vlan = match wanted.vlans.get(port) {
+                Some(&vid) => Some((vid, *self.vlan_slots.get(port)?)),
+                None => None,
+            };
+            let (vid, slot) = vlan.unwrap_or_default();
+            Some((u32::from(*port), DeviceRow { flags, vid, slot, ..*row }))
+        };
+        self.to.iter().filter_map(row)
     }
 }
 

@@ -63,7 +63,7 @@ impl InKernel {
         }
         (self.desired, self.slots) = (None, Slots::default());
         let Ok(tables) = Tables::build(node.desired, &mut self.slots) else { return Ok(false) };
-        self.front.publish(&tables, node.desired.host)?;
+        self.front.publish(&tables, node.desired)?;
         self.desired = Some(node.desired.clone());
         Ok(true)
     }

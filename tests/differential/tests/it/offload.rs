@@ -61,6 +61,10 @@ struct Seen {
     delivered: [u32; 2],
     /// Decapsulated by the worker for this node.
     delivered_by_worker: u32,
+    /// Decapsulated by the program for another port, received on edge or host ports.
+    unwrapped_from_outside: u32,
+    /// Forwarded by the program: received with a VLAN tag, sent with one.
+    tagged: [u32; 2],
 }
 
 #[test]
@@ -79,15 +83,20 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
         let (program, worker) = &mut *engines.borrow_mut();
         for (arrival, aimed) in &arrivals {
             let mut arrival = arrival.clone();
-            let Some(port) = desired.ports.get(usize::from(arrival.port)) else { continue };
+            let tag = take_tag(&mut arrival.frame);
+            let Some(port) = came_through(&desired, arrival.port, tag) else { continue };
             if let Some((prefix, argument)) = aimed
                 && !aim_at_this_node(&mut arrival.frame, &desired, (*prefix, *argument))
             {
                 aim(&mut arrival.frame, &desired, port.table, (*prefix, *argument));
             }
+            let untagged = arrival.frame.clone();
+            if let Some(tag) = tag {
+                arrival.frame.splice(12..12, tag);
+            }
             let counted = compare(program, worker, &desired, &arrival).map_err(TestCaseError::fail)?;
             let mut so_far = seen.get();
-            so_far.add(&desired, port, &arrival, counted.as_ref(), worker);
+            so_far.add(&desired, port, (&arrival, &untagged), counted.as_ref(), worker);
             seen.set(so_far);
         }
         Ok(())
@@ -106,10 +115,13 @@ fn what_the_program_forwards_the_packet_path_would_have_sent() {
         allowed_carriers,
         delivered: [inner_v6, inner_v4],
         delivered_by_worker,
+        unwrapped_from_outside,
+        tagged: [came_tagged, left_tagged],
     } = seen.get();
     let is_proof = shifted > 150 && v6 > 150 && v4 > 25 && from_outside > 50 && of_vrfs > 25 && refused > 100;
     let is_proof = is_proof && admitted > 50 && not_admitted > 100 && allowed_carriers > 10;
     let is_proof = is_proof && inner_v6 > 15 && inner_v4 > 2 && delivered_by_worker > 100;
+    let is_proof = is_proof && unwrapped_from_outside > 0 && came_tagged > 25 && left_tagged > 50;
     let is_proof = is_proof && routed_v6 > 100 && routed_v4 > 5 && unwrapped_v6 > 15 && unwrapped_v4 > 2;
     eprintln!("{:?}", seen.get());
     assert!(is_proof, "nothing is proven: {:?}", seen.get());
@@ -210,7 +222,7 @@ impl Seen {
         &mut self,
         desired: &Desired,
         port: &Port,
-        arrival: &Arrival,
+        (arrival, untagged): (&Arrival, &[u8]),
         counted: Option<&Counts>,
         worker: &mut Worker,
     ) {
@@ -233,18 +245,23 @@ impl Seen {
         self.admitted += u32::from(checks_sources);
         self.from_outside += u32::from(is_outside);
         self.of_vrfs += u32::from(port.table != TableId::MAIN);
+        let [came, left] = &mut self.tagged;
+        *came += u32::from(untagged.len() < arrival.frame.len());
+        let is_of_vlan = |what: &Counted| matches!(what, Counted::NextHop(port, _) if port.contains('.'));
+        *left += u32::from(counted.keys().any(is_of_vlan));
         if counted.keys().all(|what| matches!(what, Counted::Sid(_))) {
             let [inner_v6, inner_v4] = &mut self.delivered;
-            *if arrival.frame.get(20) == Some(&4) { inner_v4 } else { inner_v6 } += 1;
+            *if untagged.get(20) == Some(&4) { inner_v4 } else { inner_v6 } += 1;
             return;
         }
-        let family = arrival.frame.get(12..14).map_or(0, |bytes| usize::from(bytes == [8, 0]));
+        let family = untagged.get(12..14).map_or(0, |bytes| usize::from(bytes == [8, 0]));
         let is_path = |what: &Counted| matches!(what, Counted::Path(_));
         let is_of_sid = counted.keys().any(|what| matches!(what, Counted::Sid(_)));
         let count = match (counted.keys().any(is_path), is_of_sid) {
             (true, _) => self.encapsulated.get_mut(family),
-            (false, true) if ends_here(desired, arrival) => {
-                self.unwrapped.get_mut(usize::from(arrival.frame.get(20) == Some(&4)))
+            (false, true) if ends_here(desired, untagged) => {
+                self.unwrapped_from_outside += u32::from(is_outside);
+                self.unwrapped.get_mut(usize::from(untagged.get(20) == Some(&4)))
             }
             (false, true) => Some(&mut self.shifted),
             (false, false) => self.routed.get_mut(family),
@@ -255,9 +272,23 @@ impl Seen {
     }
 }
 
+/// Takes a VLAN tag out of a frame. Returns its type and contents.
+fn take_tag(frame: &mut Vec<u8>) -> Option<[u8; 4]> {
+    let tag = *frame.get(12..)?.first_chunk::<4>().filter(|tag| tag.starts_with(&[0x81, 0]))?;
+    frame.drain(12..16);
+    Some(tag)
+}
+
+/// Returns the port that a frame with this tag comes in through: that of the VLAN, or the device.
+fn came_through(desired: &Desired, device: u16, tag: Option<[u8; 4]>) -> Option<&Port> {
+    let vid = tag.map(|[_, _, high, low]| u16::from_be_bytes([high, low]) & 0xfff);
+    let of_vlan = desired.ports.iter().find(|port| vid.is_some() && port.device == device && port.vlan == vid);
+    of_vlan.or_else(|| desired.ports.get(usize::from(device)))
+}
+
 /// Returns whether the longest SID that the frame is addressed to decapsulates.
-fn ends_here(desired: &Desired, arrival: &Arrival) -> bool {
-    let to = arrival.frame.get(38..).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes));
+fn ends_here(desired: &Desired, untagged: &[u8]) -> bool {
+    let to = untagged.get(38..).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes));
     let sids = desired.sids.iter().filter(|sid| to.is_some_and(|to| sid.prefix.contains(&to)));
     let longest = sids.max_by_key(|sid| sid.prefix.prefix_len());
     longest.is_some_and(|sid| matches!(sid.behavior, Behavior::EndDt { .. }))
@@ -314,7 +345,7 @@ fn go_somewhere(desired: &mut Desired) {
         via: Some(IpAddr::V6([0xfd00, 0, 0, 0, 0, 0, 0, port].into())),
         weight,
     };
-    let hops = vec![hop(0, 2), hop(1, 3), hop(2, 1)];
+    let hops = vec![hop(0, 2), hop(1, 3), hop(2, 1), hop(3, 1)];
     let mac = |port: PortId| Mac([2, 0, 0, 0, 0xcc, u8::try_from(port.0).unwrap()]);
     desired.neighbors.extend(hops.iter().map(|hop| ((hop.port, hop.via.unwrap()), mac(hop.port))));
     let everywhere = "::/0".parse().unwrap();
