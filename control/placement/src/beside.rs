@@ -1,12 +1,14 @@
 //! Places a job beside others whose paths stay where they are.
 
+use std::collections::HashMap;
+
 use crate::commodity::Problem;
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
-use crate::fabric::Fabric;
-use crate::placement::{Paths, Placement, place, solve};
+use crate::fabric::{Attachment, Fabric};
+use crate::placement::{Paths, Placement, busiest, place, solve};
 use crate::ratio::Ratio;
-use crate::table::PerLink;
+use crate::table::{LinkId, PerLink};
 
 /// Load of other jobs on the links of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,17 +51,37 @@ pub fn place_beside(
     for link in taken() {
         free.link_mut(link).up = false;
     }
-    // A host with several links may have lost all but one of them; then that link is no longer a choice, and free links
-    // are not compared with others.
-    let apart = place(&free, demand, constraints).ok().filter(|apart| {
-        let length = |paths: &Paths, flow| paths.route(flow).len();
-        let is_as_short = |flow| length(&apart.paths, flow) <= length(&together.paths, flow);
-        free.judged() == judged && apart.busiest <= together.busiest && (0..demand.flows.len()).all(is_as_short)
+    let apart = place(&free, demand, constraints).ok().and_then(|apart| {
+        let paths = on_whole_fabric(fabric, demand, &free, &apart.paths);
+        let busiest = busiest(fabric, &paths.loads(fabric, demand));
+        let is_as_short = |flow| paths.route(flow).len() <= together.paths.route(flow).len();
+        let is_as_good = busiest <= together.busiest && (0..demand.flows.len()).all(is_as_short);
+        is_as_good.then_some(Placement { paths, bound: together.bound, busiest })
     });
-    Ok(match apart {
-        Some(apart) => Placement { bound: together.bound, ..apart },
-        None => together,
-    })
+    Ok(apart.unwrap_or(together))
+}
+
+/// Returns paths on a part of a fabric as paths on the whole fabric. A host with several links may have only one of them
+/// in the part, where that one is no choice and is not in the routes.
+fn on_whole_fabric(fabric: &Fabric, demand: &Demand, part: &Fabric, found: &Paths) -> Paths {
+    let mut paths = Paths::new(demand.flows.len());
+    let mut numbers: HashMap<Vec<LinkId>, u32> = HashMap::new();
+    for (position, flow) in demand.flows.iter().enumerate() {
+        let mut links = found.links(part, demand, position);
+        if matches!(fabric.attachment(flow.destination), Attachment::Leaf { .. }) {
+            links.pop();
+        }
+        if matches!(fabric.attachment(flow.source), Attachment::Leaf { .. }) && !links.is_empty() {
+            links.remove(0);
+        }
+        let number = match numbers.get(&links) {
+            Some(number) => *number,
+            None => paths.add_route(links.clone()),
+        };
+        numbers.entry(links).or_insert(number);
+        paths.set(position, number);
+    }
+    paths
 }
 
 /// Returns the ratio of the busiest link that a placement takes, with what the link carries besides.

@@ -104,7 +104,10 @@ impl Colouring {
             self.even_out_pairs(classes);
             return;
         }
-        let (one, other) = self.deal(&classes.concat());
+        // Items of one cell stand side by side, so that dealing them out in turn gives them different colours.
+        let mut items = classes.concat();
+        items.sort_unstable();
+        let (one, other) = self.deal(&items);
         for (items, half) in [one, other].into_iter().zip(classes.chunks_mut(half)) {
             let colours = half.len();
             half.iter_mut().for_each(Vec::clear);

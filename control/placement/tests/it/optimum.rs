@@ -231,15 +231,15 @@ fn jobs_that_arrive_and_leave_are_placed_as_well_as_can_be_beside_each_other() {
             let [best, best_apart] = optimum_beside(&fabric, &demand, &choices, &carried.respected, &carried.all);
             assert_eq!(Some(reached), best, "case {tried}");
             let judged = fabric.judged();
-            let shares = own.iter().any(|(link, load)| judged[link] && *load > 0 && carried.all[link] > 0);
+            let is_beside = own.iter().any(|(link, load)| judged[link] && *load > 0 && carried.all[link] > 0);
             if best_apart == best {
-                assert!(!shares, "case {tried}: free links were enough");
+                assert!(!is_beside, "case {tried}: free links were enough");
             }
             if present.is_empty() {
                 assert_eq!(placement.paths, place(&fabric, &demand, &Constraints::default()).unwrap().paths);
             }
-            apart += usize::from(!present.is_empty() && !shares);
-            shared += usize::from(shares);
+            apart += usize::from(!present.is_empty() && !is_beside);
+            shared += usize::from(is_beside);
             present.push((priority, own));
         }
     }
