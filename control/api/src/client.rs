@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::jobs::JobRequest;
 use crate::{Direction, ProtocolError, Refusal, Request, Response, decode, encode};
 
 /// Longest wait for an answer. A daemon that works well answers in milliseconds.
@@ -17,11 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest wait for a change. A reload waits until ports are open, and the kernel may need a second to release a queue.
 const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(30);
 
+/// Longest wait for a placement, which may wait for others and for a controller.
+const PATIENCE_FOR_PLACEMENTS: Duration = Duration::from_mins(2);
+
 /// Returns how long to wait for the answer to a request.
 const fn patience(request: &Request) -> Duration {
     match request {
         Request::Reload { .. } | Request::Rollback { .. } | Request::Diff { .. } => PATIENCE_FOR_CHANGES,
-        Request::Show { .. }
+        Request::Job(request) if matches!(**request, JobRequest::Place { .. } | JobRequest::Start { .. }) => {
+            PATIENCE_FOR_PLACEMENTS
+        }
+        Request::Job(_)
+        | Request::Show { .. }
         | Request::Sync
         | Request::Capture { .. }
         | Request::Explain { .. }

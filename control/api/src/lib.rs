@@ -13,6 +13,7 @@
 pub mod client;
 pub mod connections;
 pub mod explain;
+pub mod jobs;
 pub mod server;
 pub mod state;
 
@@ -23,6 +24,8 @@ use serde::{Deserialize, Serialize};
 use srv6d_offer::Offer;
 
 use explain::{ExplainView, LastDrop, LongestMatch};
+use jobs::{JobRequest, JobView, PlacedJob};
+use srv6d_job::{Code, Occupancy, Refused};
 use state::{
     CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView,
     RouteStatus, SidStatus, SourceView, UnfollowedRoute, WorkerStatus,
@@ -83,7 +86,7 @@ pub enum Direction {
 }
 
 /// A request to the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase")]
 pub enum Request {
     /// Show a topic.
@@ -142,6 +145,8 @@ pub enum Request {
         #[serde(default)]
         offers: Option<Vec<Offer>>,
     },
+    /// Place, join, show, renew or end a job.
+    Job(Box<JobRequest>),
 }
 
 /// An answer of the daemon.
@@ -191,6 +196,14 @@ pub enum Response {
     Reloaded(Reloaded),
     /// Answer to `check --diff`.
     Diff(Diff),
+    /// A job was placed, and nothing has changed.
+    Placed(Box<PlacedJob>),
+    /// What the jobs of this daemon occupy of the fabric.
+    Occupancy(Vec<Occupancy>),
+    /// The job that ranks have joined.
+    Job(Box<JobView>),
+    /// Jobs of this daemon.
+    Jobs(Vec<JobView>),
     /// The request was not carried out, and nothing has changed.
     Refused(Refusal),
 }
@@ -229,12 +242,21 @@ pub struct Refusal {
     pub invalid_configuration: bool,
     /// Error messages, each complete.
     pub errors: Vec<String>,
+    /// The reason for programs, of a request about a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
 }
 
 impl Response {
     /// Makes a refusal for which the configuration is not at fault.
     pub fn failed(error: impl Into<String>) -> Self {
-        Self::Refused(Refusal { invalid_configuration: false, errors: vec![error.into()] })
+        Self::Refused(Refusal { invalid_configuration: false, errors: vec![error.into()], code: None })
+    }
+}
+
+impl From<Refused> for Response {
+    fn from(Refused { code, why }: Refused) -> Self {
+        Self::Refused(Refusal { invalid_configuration: false, errors: vec![why], code: Some(code) })
     }
 }
 

@@ -36,8 +36,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Question {
     /// The request.
     pub request: Request,
+    /// Who asks.
+    pub peer: Peer,
     /// The channel for the answer. It is no error if the client has closed its connection.
     pub answer: oneshot::Sender<Answer>,
+}
+
+/// A process that asks, as the kernel shows it at the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user.
+    pub user: u32,
+    /// Its id. `None`: it is in a namespace of processes that the daemon does not see.
+    pub pid: Option<u32>,
 }
 
 /// Answer to a request: a response of one line, and whoever goes on with the connection behind it.
@@ -242,6 +253,9 @@ async fn converse(stream: UnixStream, control: mpsc::Sender<Question>, asking: A
 }
 
 async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: Arc<Notify>) -> io::Result<()> {
+    let credentials = stream.peer_cred()?;
+    let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+    let peer = Peer { user: credentials.uid(), pid };
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(MAX_REQUEST_BYTES));
@@ -251,7 +265,7 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: A
     }
     drop(asking);
     let Answer { response, successor } = match decode::<Request>(&line) {
-        Ok(request) => forward(request, &control).await,
+        Ok(request) => forward(request, peer, &control).await,
         Err(error) => Response::failed(error.to_string()).into(),
     };
     // Encoding tens of thousands of routes takes a while and must not delay the control loop, which runs on this thread.
@@ -266,9 +280,9 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: A
 }
 
 /// Passes a request to the control loop and waits for its answer.
-async fn forward(request: Request, control: &mpsc::Sender<Question>) -> Answer {
+async fn forward(request: Request, peer: Peer, control: &mpsc::Sender<Question>) -> Answer {
     let (answer, answered) = oneshot::channel();
-    let sent = control.send(Question { request, answer }).await.is_ok();
+    let sent = control.send(Question { request, peer, answer }).await.is_ok();
     match answered.await {
         Ok(answer) if sent => answer,
         _ => Response::failed("srv6d is stopping").into(),
@@ -307,7 +321,7 @@ mod tests {
         let (sender, mut questions) = mpsc::channel::<Question>(8);
         tokio::spawn(async move {
             let mut generation = 0;
-            while let Some(Question { request, answer }) = questions.recv().await {
+            while let Some(Question { request, answer, .. }) = questions.recv().await {
                 let response = if request == (Request::Reload { dry_run: false }) {
                     generation += 1;
                     Response::Reloaded(Reloaded {

@@ -10,6 +10,7 @@ mod diagnostic;
 mod emulate;
 mod fpm;
 mod glb;
+mod jobs;
 mod merge;
 mod records;
 mod schema;
@@ -26,6 +27,7 @@ pub use diagnostic::{Diagnostic, Errors, Severity, Source};
 pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share, WireTime};
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use glb::{Glb, GlbRole, LinkGroup, NodeId};
+pub use jobs::Jobs;
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
     OneHop, Optional, PathKeys, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, Sid, SidBehavior,
@@ -191,6 +193,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<Jalapeno>(),
         keys_of::<Syd>(),
         keys_of::<SydPeer>(),
+        keys_of::<Jobs>(),
     ]
 }
 

@@ -33,6 +33,7 @@ impl Record for Config {
             remarks: Vec::new(),
             jalapeno: table.optional_record("jalapeno"),
             syd: table.optional_record("syd"),
+            jobs: table.optional_record("jobs"),
         })
     }
 }

@@ -16,6 +16,7 @@ use super::diagnostic::{Diagnostic, Source};
 use super::emulate::{Emulate, Rate};
 use super::fpm::Fpm;
 use super::glb::{Glb, NodeId};
+use super::jobs::Jobs;
 use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp};
 
@@ -70,7 +71,12 @@ pub struct Config {
     pub jalapeno: Option<Jalapeno>,
     /// `[syd]`.
     pub syd: Option<Syd>,
+    /// `[jobs]`.
+    pub jobs: Option<Jobs>,
 }
+
+/// Beginning of the names of the sources that jobs are.
+const JOB_SOURCE: &str = "job:";
 
 impl Config {
     /// Returns whether the source of that name is configured.
@@ -78,7 +84,7 @@ impl Config {
         match name {
             "jalapeno" => self.jalapeno.is_some(),
             "syd" => self.syd.is_some(),
-            _ => false,
+            other => other.starts_with(JOB_SOURCE) && self.jobs.is_some(),
         }
     }
 }

@@ -120,6 +120,14 @@ impl<'t, 'f> Table<'t, 'f> {
         items.iter().filter_map(|item| self.accept(key, item.span(), T::read(item.get_ref()))).collect()
     }
 
+    /// Reads a list of at least one value.
+    pub fn required_list<T: Value>(&mut self, key: &'static str) -> Vec<Spanned<T>> {
+        if !self.entries.contains_key(key) {
+            self.missing.push((key, format!("add `{key} = [...]`: {}", T::expected())));
+        }
+        self.list(key)
+    }
+
     /// Reads a list of numbers that fit the type; a missing key is an empty list.
     pub fn numbers<N: TryFrom<u64>>(&mut self, key: &'static str, example: &str) -> Vec<Spanned<N>> {
         let Some(value) = self.take(key) else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! The daemon: one control loop, and the rooms that it asks.
 //!
 //! ```text
-//! confine, kernel, capture <- fpm, glb, source, metrics <- daemon
+//! confine, kernel, capture <- fpm, glb, source, job, metrics <- daemon
 //! ```
 
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ pub mod confine;
 mod daemon;
 pub mod fpm;
 pub mod glb;
+mod job;
 pub mod kernel;
 pub mod kernel_release;
 mod limits;

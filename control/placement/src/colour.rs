@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Colours alternate along them. Partners differ, so every cell, row, column and group is split evenly, up to one.
-//! With more than two colours, the step is repeated for every two colours that are uneven somewhere. A step never makes
-//! a row or column less even, and makes at least one more even, so the repetition ends; then no two colours differ by
-//! more than one anywhere.
+//! An even number of colours is halved by one step, and so on within each half. With an odd number, the step is repeated
+//! for every two colours that are uneven somewhere. A step never makes a row or column less even, and makes at least one
+//! more even, so the repetition ends; then no two colours differ by more than one anywhere.
 
 /// Items with the same sender and receiver, and how many of them each colour gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,48 @@ impl Colouring {
         Self { senders, receivers, sizes }
     }
 
+    /// Makes the colours even, unless they are even already. An even number of colours is halved: what is divided
+    /// between two sets of colours as evenly as can be, and within each of them, is even as a whole.
     fn even_out(&self, classes: &mut [Vec<usize>]) {
+        if self.is_even(classes) {
+            return;
+        }
+        let half = classes.len() / 2;
+        if classes.len() % 2 == 1 {
+            self.even_out_pairs(classes);
+            return;
+        }
+        // Items of one cell stand side by side, so that dealing them out in turn gives them different colours.
+        let mut items = classes.concat();
+        items.sort_unstable();
+        let (one, other) = self.deal(&items);
+        for (items, half) in [one, other].into_iter().zip(classes.chunks_mut(half)) {
+            let colours = half.len();
+            half.iter_mut().for_each(Vec::clear);
+            for (position, item) in items.into_iter().enumerate() {
+                half[position % colours].push(item);
+            }
+            self.even_out(half);
+        }
+    }
+
+    /// Returns whether no two colours differ by more than one anywhere.
+    fn is_even(&self, classes: &[Vec<usize>]) -> bool {
+        let mut range: Option<[Counts; 2]> = None;
+        for class in classes {
+            let counts = self.count(class);
+            match &mut range {
+                Some([least, most]) => {
+                    least.combine(&counts, usize::min);
+                    most.combine(&counts, usize::max);
+                }
+                None => range = Some([counts.clone(), counts]),
+            }
+        }
+        range.is_none_or(|[least, most]| least.is_even_with(&most))
+    }
+
+    fn even_out_pairs(&self, classes: &mut [Vec<usize>]) {
         let mut counts: Vec<Counts> = classes.iter().map(|class| self.count(class)).collect();
         loop {
             let mut changed = false;
@@ -175,11 +216,18 @@ impl Colouring {
 }
 
 /// Items of one colour by row, group of rows, column, and group of columns.
+#[derive(Clone)]
 struct Counts {
     of: [Vec<usize>; 4],
 }
 
 impl Counts {
+    fn combine(&mut self, other: &Self, choose: fn(usize, usize) -> usize) {
+        for (one, other) in self.of.iter_mut().flatten().zip(other.of.iter().flatten()) {
+            *one = choose(*one, *other);
+        }
+    }
+
     fn is_even_with(&self, other: &Self) -> bool {
         let pairs = self.of.iter().flatten().zip(other.of.iter().flatten());
         pairs.into_iter().all(|(one, other)| one.abs_diff(*other) <= 1)

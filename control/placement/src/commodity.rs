@@ -48,6 +48,8 @@ pub(crate) struct Problem<'p> {
     pub doors: PerNode<Attachment>,
     /// Links whose load depends on the choice of paths ([`Fabric::judged`]).
     pub judged: PerLink<bool>,
+    /// Load of other jobs on each link, which stays where it is.
+    pub carried: PerLink<u64>,
     pub commodities: Vec<Commodity>,
 }
 
@@ -57,6 +59,15 @@ impl<'p> Problem<'p> {
         demand: &'p Demand,
         constraints: &'p Constraints,
     ) -> Result<Self, PlaceError> {
+        Self::beside(fabric, demand, constraints, PerLink::new(fabric.link_count(), 0))
+    }
+
+    pub(crate) fn beside(
+        fabric: &'p Fabric,
+        demand: &'p Demand,
+        constraints: &'p Constraints,
+        carried: PerLink<u64>,
+    ) -> Result<Self, PlaceError> {
         constraints.check()?;
         let mut doors = PerNode::new(fabric.node_count(), Attachment::None);
         for host in fabric.hosts() {
@@ -64,7 +75,7 @@ impl<'p> Problem<'p> {
         }
         let judged = fabric.judged();
         let commodities = gather(fabric, demand, constraints, &doors)?;
-        Ok(Self { fabric, constraints, demand, doors, judged, commodities })
+        Ok(Self { fabric, constraints, demand, doors, judged, carried, commodities })
     }
 
     /// Returns the only uplink of the source and the only downlink of the destination, where the hosts have just one.

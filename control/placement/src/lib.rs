@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod bound;
 mod clos;
 mod colour;
@@ -40,6 +41,7 @@ mod symmetric;
 mod table;
 mod topology;
 
+pub use beside::{Carried, busiest_beside, place_beside};
 pub use clos::{Clos, ClosError};
 pub use commodity::Route;
 pub use comparison::{ChosenPaths, Comparison, compare};

@@ -106,12 +106,17 @@ pub struct Placement {
 /// # Errors
 /// [`PlaceError`]: the demand cannot be carried as asked.
 pub fn place(fabric: &Fabric, demand: &Demand, constraints: &Constraints) -> Result<Placement, PlaceError> {
-    let problem = Problem::new(fabric, demand, constraints)?;
-    let permits = Permits::new(&problem);
-    let undivided = CommodityPaths::new(&problem, &permits);
+    solve(&Problem::new(fabric, demand, constraints)?)
+}
+
+/// Places the flows of a problem, beside the load that the links carry already.
+pub(crate) fn solve(problem: &Problem) -> Result<Placement, PlaceError> {
+    let constraints = problem.constraints;
+    let permits = Permits::new(problem);
+    let undivided = CommodityPaths::new(problem, &permits);
     undivided.check_paths()?;
-    let divided = division::divide(&problem, &permits)?;
-    let paths = CommodityPaths::new(&problem, &divided);
+    let divided = division::divide(problem, &permits)?;
+    let paths = CommodityPaths::new(problem, &divided);
     let mut spreads: Vec<Spread> = vec![vec![(Route::new(), 0)]; problem.commodities.len()];
     let mut bounds = Ratio::ZERO;
     let mut reached = Ratio::ZERO;
@@ -128,11 +133,11 @@ pub fn place(fabric: &Fabric, demand: &Demand, constraints: &Constraints) -> Res
     // The division of the switches may be a bad one, so the bound is that of the undivided fabric.
     if !constraints.disjoint.is_empty() {
         let parts = part::divide(&undivided);
-        let loads = loads(&problem, &spreads);
+        let loads = loads(problem, &spreads);
         bounds = parts.iter().map(|part| lower_bound(&undivided, part, &loads)).max().unwrap_or(Ratio::ZERO);
     }
-    check_disjoint(&problem, &spreads)?;
-    Ok(Placement { paths: deal(&problem, &spreads), bound: bounds, busiest: reached })
+    check_disjoint(problem, &spreads)?;
+    Ok(Placement { paths: deal(problem, &spreads), bound: bounds, busiest: reached })
 }
 
 struct Placed {

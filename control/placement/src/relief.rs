@@ -80,7 +80,7 @@ impl<'a, 'm, 'p> Relief<'a, 'm, 'p> {
     }
 
     fn is_busy(&self, link: LinkId, limit: Ratio) -> bool {
-        self.assignment.ratio(link) >= limit
+        self.assignment.is_used(link) && self.assignment.ratio(link) >= limit
     }
 
     /// Moves flows away from a link until its ratio is below the limit, without raising another link to the limit.

@@ -37,7 +37,7 @@ impl<'m, 'p> Assignment<'m, 'p> {
 
     fn restore(&mut self, spreads: Vec<Spread>) {
         for link in &self.part.links {
-            self.loads[*link] = 0;
+            self.loads[*link] = self.paths.problem.carried[*link];
         }
         for (commodity, spread) in self.part.commodities.iter().zip(&spreads) {
             let demand = self.paths.commodity(*commodity).demand;
@@ -54,8 +54,15 @@ impl<'m, 'p> Assignment<'m, 'p> {
         Ratio { load: self.loads[link], capacity: self.paths.problem.fabric.link(link).capacity }
     }
 
+    /// Returns whether a flow of the part takes the link.
+    pub(crate) fn is_used(&self, link: LinkId) -> bool {
+        self.loads[link] > self.paths.problem.carried[link]
+    }
+
+    /// Returns the ratio of the busiest link that a flow of the part takes, with what the link carries besides.
     pub(crate) fn busiest(&self) -> Ratio {
-        self.part.links.iter().map(|link| self.ratio(*link)).max().unwrap_or(Ratio::ZERO)
+        let used = self.part.links.iter().filter(|link| self.is_used(**link));
+        used.map(|link| self.ratio(*link)).max().unwrap_or(Ratio::ZERO)
     }
 
     #[allow(clippy::indexing_slicing, reason = "positions are of the part")]

@@ -76,11 +76,11 @@ pub(super) fn record_owners<'o>(
 }
 
 /// Returns the order in which offers of the same prefix are planned; the first one gets it. The one in force comes
-/// first, so that no controller takes a prefix from another controller or from another peer. Then come those of syd,
+/// first, so that no controller or job takes a prefix from another one or from another peer. Then come those of syd,
 /// whose prefixes are in the configuration.
 fn turn(source: &str, steer: &OfferedSteer) -> u8 {
     match source {
-        _ if SOURCES_OUTSIDE.contains(&source) && steer.is_in_force => 0,
+        _ if is_outside(source) && steer.is_in_force => 0,
         "syd" => 1,
         _ => 2,
     }
@@ -287,7 +287,7 @@ impl Resolving<'_> {
     /// Refuses a controller's carrier that only a default route leads to, if no block says which carriers are the
     /// fabric's. A default route leads anywhere.
     fn refuse_default_route(&self, steer: &Steer, found: &mut Findings) -> Option<()> {
-        if !self.blocks.is_empty() || !SOURCES_OUTSIDE.contains(&self.source) {
+        if !self.blocks.is_empty() || !is_outside(self.source) {
             return Some(());
         }
         for path in steer.paths.iter().filter(|path| path.via.is_empty()) {
@@ -304,8 +304,11 @@ impl Resolving<'_> {
     }
 }
 
-/// Sources that are other machines. Routes of the kernel and of FRR are this node's own.
-const SOURCES_OUTSIDE: [&str; 2] = ["jalapeno", "syd"];
+/// Returns whether a source decides elsewhere: a controller, or the placement of a job. Routes of the kernel and of FRR
+/// are this node's own.
+fn is_outside(source: &str) -> bool {
+    matches!(source, "jalapeno" | "syd") || source.starts_with("job:")
+}
 
 /// Returns the state of an offer, and whether all of its paths are in force. A prefix with some pending paths is in
 /// force by the others.

@@ -1,4 +1,4 @@
-//! Checks `[fpm]`, `[jalapeno]` and `[syd]`, as far as that is possible before a controller is asked.
+//! Checks `[fpm]`, `[jalapeno]`, `[syd]` and `[jobs]`, as far as that is possible before a controller is asked.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use std::hash::Hash;
 use super::Context;
 use super::hops::{HopFamily, HopRule};
 use srv6d_config::{
-    Criterion, Endpoint, Findings, Jalapeno, ListenAddress, OneHop, RequestSettings, Spanned, Steering, Syd,
+    Criterion, Endpoint, Findings, Jalapeno, Jobs, ListenAddress, OneHop, RequestSettings, Spanned, Steering, Syd,
 };
 
 pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
@@ -23,6 +23,12 @@ pub(super) fn check(context: &Context<'_>, found: &mut Findings) {
         syd(table, found);
         asking("[syd]", &table.endpoint, &table.asking, found);
         steering(context, "[syd]", &table.steering, table.endpoint.span(), found);
+    }
+    if let Some(table) = &context.config.jobs {
+        jobs(table, found);
+        if let Some(first) = table.allowed_prefixes.first() {
+            steering(context, "[jobs]", &Steering::default(), first.span(), found);
+        }
     }
 }
 
@@ -74,6 +80,18 @@ fn syd(table: &Syd, found: &mut Findings) {
             let what = format!("{} has no prefixes: nothing is steered to it", peer.get_ref().node.get_ref());
             found.error(peer.span(), "[syd] peers", what, "add `prefixes = [\"2001:db8:2::/64\"]`");
         }
+    }
+}
+
+fn jobs(table: &Jobs, found: &mut Findings) {
+    for prefix in table.allowed_prefixes.iter().filter(|prefix| prefix.get_ref().prefix_len() == 0) {
+        let what = format!("with {} a job may steer any traffic of this node", prefix.get_ref());
+        found.warning(
+            prefix.span(),
+            "[jobs] allowed_prefixes",
+            what,
+            "list the prefixes of the hosts that jobs run on",
+        );
     }
 }
 

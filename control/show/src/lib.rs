@@ -6,6 +6,7 @@ pub mod explain;
 mod fpm;
 mod generation;
 mod glb;
+mod jobs;
 pub mod packet;
 mod page;
 mod process;
@@ -54,6 +55,10 @@ fn text_of(response: &Response) -> String {
         Response::Syncing => "controllers are being asked; see `srv6d show source`\n".to_owned(),
         Response::Reloaded(reloaded) => generation::reloaded(reloaded),
         Response::Diff(diff) => generation::diff(diff),
+        Response::Placed(view) => jobs::placed(view),
+        Response::Occupancy(rows) => jobs::occupancies(rows),
+        Response::Job(view) => jobs::one(view),
+        Response::Jobs(views) => jobs::render(views),
         Response::Refused(refusal) => lines(&refusal.errors),
     }
 }

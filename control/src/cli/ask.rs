@@ -62,6 +62,10 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Syncing => output::print_json(&serde_json::json!({ "syncing": true })),
         Response::Reloaded(reloaded) => output::print_json(reloaded),
         Response::Diff(diff) => output::print_json(diff),
+        Response::Placed(view) => output::print_json(view),
+        Response::Occupancy(rows) => output::print_json(rows),
+        Response::Job(view) => output::print_json(view),
+        Response::Jobs(views) => output::print_json(views),
         Response::Refused(refusal) => output::print_json(refusal),
     }
 }

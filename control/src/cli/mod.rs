@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod dry_run;
 mod explain;
+mod job;
 mod manual;
 mod path_server;
 mod place;
@@ -191,6 +192,14 @@ enum Command {
         Beside the placement stands what a hash of each flow's 5-tuple, and what Jalapeno's /load in the order of the \
         flows, would make of the same. Changes nothing anywhere.")]
     Place(place::PlaceArguments),
+    /// Place the paths of a whole job, and steer this host's part of its traffic over them
+    #[command(after_help = "First steps, on every host:\n  \
+        srv6d job start job.toml --host host03       place the job, put this host's paths in force\n  \
+        srv6d job wait llm-4711 --timeout 60s        until they are\n  \
+        srv6d job show                               ranks, paths, leases, shared links\n  \
+        srv6d job end llm-4711\n\n\
+        srv6d.toml needs `[jobs]` with `allowed_prefixes`. The format of the file: docs/jobs.md.")]
+    Job(job::JobArguments),
     /// Show what the daemon has and does
     #[command(after_help = "Examples:\n  \
         srv6d show ports\n  \
@@ -342,6 +351,7 @@ pub fn main() -> ExitCode {
         Command::Rollback { generation, dry_run, json } => {
             ask::ask(&socket_or_default(socket), &Request::Rollback { generation, dry_run }, json)
         }
+        Command::Job(arguments) => job::job(arguments, &socket_or_default(socket)),
         Command::Show(arguments) => show::show(&arguments, &socket_or_default(socket)),
         Command::Explain(arguments) => explain::explain(&arguments, &socket_or_default(socket)),
         Command::Traceroute(arguments) => probe::traceroute(&arguments, &socket_or_default(socket)),

@@ -77,7 +77,7 @@ fn a_negative_setting_of_a_link_is_refused_for_what_it_is() {
 
 #[test]
 fn no_line_of_the_help_is_broken_twice() {
-    let words = "run,check,reload,rollback,sync,path-server,place,show,explain,capture,traceroute,ping,doctor,completion,man,sonic,sonic check,\
+    let words = "run,check,reload,rollback,sync,path-server,place,job,job start,job place,job join,job wait,job show,job end,show,explain,capture,traceroute,ping,doctor,completion,man,sonic,sonic check,\
                  sonic convert,sonic run,sonic ready,sonic install-words,lab,lab up,lab exec,lab fail,lab impair,lab top,lab capture,lab demo,lab scale";
     for command in words.split(',') {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();

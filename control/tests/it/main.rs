@@ -29,6 +29,7 @@ mod daemon_explain;
 mod daemon_foreign;
 mod daemon_glb;
 mod daemon_hostile;
+mod daemon_jobs;
 mod daemon_jumbo;
 mod daemon_limits;
 mod daemon_memories;

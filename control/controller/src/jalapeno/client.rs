@@ -95,6 +95,17 @@ impl Client {
         looked.await.map_err(|why| Failure { what: format!("topology: {}", why.what), ..why })
     }
 
+    /// Sends `GET /graphs/{g}/topology`, and returns the answer as it is.
+    ///
+    /// # Errors
+    /// If there is no answer within `patience`, or one that is not JSON.
+    pub async fn document(&self, patience: Duration) -> Result<Value, Failure> {
+        let deadline = Instant::now() + patience;
+        let path = format!("graphs/{}/topology", self.graph);
+        let answer = self.ask(Method::GET, &path, &Query::new(), Repeat::Safe, deadline).await?;
+        answer.parse(deadline, |bytes| serde_json::from_slice(bytes)).await
+    }
+
     /// Sends `GET /graphs/{g}/{route}` for a route that answers with paths. If the request must not be repeated, it has
     /// the time of a booking ([`Patience::booking`]).
     ///

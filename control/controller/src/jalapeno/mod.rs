@@ -23,6 +23,15 @@ pub use job::{JobError, read as read_job};
 pub use task::run;
 
 use crate::allowed::Allowed;
+use crate::failure::Failure;
+
+/// Asks a controller once for the topology of its graph, as JSON.
+///
+/// # Errors
+/// If there is no answer within `patience`, or one that is not JSON.
+pub async fn topology_document(settings: &Settings, patience: Duration) -> Result<serde_json::Value, Failure> {
+    client::Client::new(settings)?.document(patience).await
+}
 
 /// Criterion by which the controller selects a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -49,9 +49,11 @@ impl Node {
                 Response::failed("no path controller is configured; add [jalapeno] or [syd]").into()
             }
             Request::Sync => Response::Syncing.into(),
-            Request::Capture { .. } | Request::Reload { .. } | Request::Rollback { .. } | Request::Diff { .. } => {
-                answered_elsewhere().into()
-            }
+            Request::Capture { .. }
+            | Request::Reload { .. }
+            | Request::Rollback { .. }
+            | Request::Diff { .. }
+            | Request::Job(_) => answered_elsewhere().into(),
         }
     }
 
@@ -431,11 +433,11 @@ pub(super) fn headlines(diagnostics: &[Diagnostic]) -> Vec<String> {
 }
 
 pub(super) fn invalid(errors: &Errors) -> Refusal {
-    Refusal { invalid_configuration: true, errors: errors.0.iter().map(ToString::to_string).collect() }
+    Refusal { invalid_configuration: true, errors: errors.0.iter().map(ToString::to_string).collect(), code: None }
 }
 
 pub(super) fn failed(error: String) -> Refusal {
-    Refusal { invalid_configuration: false, errors: vec![error] }
+    Refusal { invalid_configuration: false, errors: vec![error], code: None }
 }
 
 /// Returns the answer to a request that is carried out elsewhere.

@@ -12,7 +12,7 @@ use srv6d_api::explain::{
 use srv6d_api::state::Health;
 use srv6d_dataplane::drops::Dropped;
 use srv6d_dataplane::explain::Explained;
-use srv6d_srv6::desired::{Behavior, Desired, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
+use srv6d_srv6::desired::{Behavior, Desired, Hop, LocalSid, Port, PortId, Role, RouteAction, TableId, UnknownSid};
 use srv6d_srv6::tables::AdjacencyState;
 use srv6d_srv6::trail::{MatchKind, NextHop, Selection, TrailStep};
 use srv6d_srv6::{DropReason, Rank, SLOTS, Verdict};
@@ -52,6 +52,36 @@ impl Node {
     pub fn longest_match(&self, address: IpAddr, table: TableId) -> Response {
         let found = self.dataplane.longest_match(table, address);
         Response::Matched(Box::new(self.match_row(table, address, found)))
+    }
+
+    /// Returns why packets to an address cannot leave now. `None`: a port is up, and the neighbour behind it is known.
+    pub(super) fn obstacle(&self, address: IpAddr) -> Option<String> {
+        let desired = self.dataplane.desired();
+        let Some(found) = self.dataplane.longest_match(TableId::MAIN, address) else {
+            return Some(format!("no route leads to {address}"));
+        };
+        match found {
+            MatchKind::Neighbor => None,
+            MatchKind::OnLink(port) => {
+                Some(format!("the neighbour {address} on port {} is not resolved", view::port_name(desired, port)))
+            }
+            MatchKind::Route => {
+                let at = entry(desired, TableId::MAIN, address, found).map(|entry| entry.at);
+                let Some(RouteAction::Via(hops)) = at.and_then(|at| desired.routes.get(at)).map(|route| &route.action)
+                else {
+                    return None;
+                };
+                let is_up = |port: PortId| desired.ports.get(usize::from(port.0)).is_some_and(|port| port.up);
+                let is_ready = |hop: &Hop| {
+                    is_up(hop.port) && desired.neighbors.contains_key(&(hop.port, hop.via.unwrap_or(address)))
+                };
+                let what = || {
+                    format!("no neighbour of the route to {address} is resolved: {}", view::hops_text(desired, hops))
+                };
+                (!hops.iter().any(is_ready)).then(what)
+            }
+            other => Some(format!("{address} leads to {}, and not to another node", described(desired, None, other).0)),
+        }
     }
 
     /// Returns the last packets of each drop reason.

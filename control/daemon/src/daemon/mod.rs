@@ -18,6 +18,7 @@ mod fault;
 #[path = "no_fault.rs"]
 mod fault;
 mod history;
+mod jobs;
 mod node;
 mod overlay;
 mod path_mtu;
@@ -49,6 +50,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::confine;
 use crate::fpm::Fpm;
+use crate::job::{Jobs, Placed};
 use crate::kernel::{self, Guards, KernelError, Mirror};
 use crate::limits;
 use crate::metrics::{self, Scrape};
@@ -179,11 +181,13 @@ fn socket_of<'a>(config: &'a Config, socket: Option<&'a Path>) -> &'a Path {
     socket.or(written).unwrap_or(Path::new(DEFAULT_SOCKET))
 }
 
-/// Returns the directories of the files that the daemon changes: its socket, the states of controllers, and settings of
+/// Returns the directories of the files that the daemon changes: its socket, the states of controllers and jobs, and settings of
 /// interfaces.
 fn changed_by(config: &Config, socket: &Path) -> Vec<PathBuf> {
-    let state = config.jalapeno.as_ref().and_then(|jalapeno| jalapeno.state.as_ref()).map(toml::Spanned::get_ref);
-    let files = [Some(socket), state.map(PathBuf::as_path)].into_iter().flatten();
+    let state = config.jalapeno.as_ref().and_then(|jalapeno| jalapeno.state.as_ref());
+    let jobs = config.jobs.as_ref().and_then(|jobs| jobs.state.as_ref());
+    let states = [state, jobs].into_iter().flatten().map(|state| state.get_ref().as_path());
+    let files = [socket].into_iter().chain(states);
     // A relative path without a directory is in the current one.
     let directory = |file: &Path| match file.parent() {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
@@ -313,6 +317,7 @@ enum Event {
     Links,
     Hangup,
     Read(Box<(Job, Read)>),
+    Placed(Box<Placed>),
     Fault,
     Stop(&'static str),
 }
@@ -320,6 +325,8 @@ enum Event {
 /// The origins of events.
 struct Events {
     mirror: Mirror,
+    /// Path of the management socket.
+    socket: PathBuf,
     sources: Controllers,
     fpm: Fpm,
     links: watch::Receiver<Arc<Links>>,
@@ -337,7 +344,7 @@ struct Events {
 }
 
 impl Events {
-    async fn next(&mut self, offloads: bool, has_postponed: bool) -> Event {
+    async fn next(&mut self, offloads: bool, has_postponed: bool, jobs: &mut Jobs) -> Event {
         tokio::select! {
             _ = self.terminate.recv() => Event::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Event::Stop("SIGINT"),
@@ -355,6 +362,7 @@ impl Events {
             Ok(()) = self.links.changed() => Event::Links,
             _ = self.hangup.recv() => Event::Hangup,
             read = self.readings.next() => Event::Read(Box::new(read)),
+            placed = jobs.placed() => Event::Placed(Box::new(placed)),
             () = self.fault.wanted() => Event::Fault,
             Some(question) = self.questions.recv() => Event::Question(question),
             Some(scrape) = self.scrapes.recv() => Event::Scrape(scrape),
@@ -367,8 +375,8 @@ impl Events {
 }
 
 impl Events {
-    /// Changes the sources to those of the configuration in force.
-    fn configure(&mut self, node: &mut Node) {
+    /// Changes the sources to those of the configuration in force. Returns true if jobs offer other paths than before.
+    fn configure(&mut self, node: &mut Node) -> bool {
         self.sources.configure(node.inputs.config(), &node.name);
         let table = node.inputs.config().fpm.clone();
         if table.is_none() {
@@ -376,6 +384,7 @@ impl Events {
         }
         self.fpm.configure(table.as_ref());
         node.glb.read_key();
+        node.jobs.configure(node.inputs.config(), &self.socket)
     }
 }
 
@@ -398,7 +407,8 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     mirror.follow_routes(true)?;
     let planned = plan::plan(&configured.config, &configured.environment(&mirror.environment().await?))?;
     // This is the first change, because a second daemon must not disturb the first.
-    let server = Server::listen(socket.as_deref().unwrap_or(&planned.api.socket))?;
+    let socket = socket.unwrap_or_else(|| planned.api.socket.clone());
+    let server = Server::listen(&socket)?;
     if !unconfined
         && !has_client_inside
         && let Some(failure) = confine::refuse_local_streams()
@@ -423,6 +433,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut events = Events {
         mirror,
+        socket,
         sources: Controllers::default(),
         fpm: Fpm::default(),
         links: node.glb.links(),
@@ -438,7 +449,10 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
         terminate,
         interrupt,
     };
-    events.configure(&mut node);
+    if events.configure(&mut node) {
+        // Ranks that joined before a restart have their paths again before anything is answered.
+        node.follow_jobs("jobs", &mut events.mirror).await?;
+    }
     let serving = tokio::spawn(server.serve(clients));
     if let Some(address) = planned.api.metrics {
         serve_metrics(address, collectors).await;
@@ -471,7 +485,8 @@ async fn serve_metrics(address: std::net::SocketAddr, control: mpsc::Sender<Scra
 async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
     let mut told = node.status();
     loop {
-        let event = events.next(node.dataplane.offloads(), node.resolutions.has_postponed()).await;
+        let (offloads, has_postponed) = (node.dataplane.offloads(), node.resolutions.has_postponed());
+        let event = events.next(offloads, has_postponed, &mut node.jobs).await;
         let is_of_a_client = matches!(event, Event::Question(_) | Event::Scrape(_));
         let mirror = &mut events.mirror;
         match event {
@@ -481,13 +496,20 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             }
             Event::Workers => node.serve_workers(mirror).await?,
             Event::Kernel => node.follow_kernel(mirror).await?,
-            Event::Tick => node.tick(mirror).await?,
+            Event::Tick => {
+                node.tick(mirror).await?;
+                if node.jobs.sweep() {
+                    node.follow_jobs("jobs", mirror).await?;
+                }
+            }
             Event::Redirects => node.dataplane.refresh_offload(),
             Event::Beat => events.watchdog.beat(),
             Event::Postponed => node.ask_for_postponed(mirror),
             Event::Offer(source) => {
                 node.statuses = events.sources.status();
-                node.follow_offers(events.sources.offers(), source, mirror).await?;
+                let mut offers = events.sources.offers();
+                offers.extend(node.jobs.offers());
+                node.follow_offers(offers, source, mirror).await?;
             }
             Event::Announced => node.follow_announced(events.fpm.snapshot(), mirror).await?,
             Event::Links => {
@@ -503,8 +525,8 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 report(node, &events.sources, &events.fpm);
                 let changes_inputs = matches!(request, Request::Reload { .. } | Request::Rollback { .. });
                 let response = Box::pin(node.answer_read(request, read, mirror)).await;
-                if changes_inputs {
-                    events.configure(node);
+                if changes_inputs && events.configure(node) {
+                    node.follow_jobs("jobs", &mut events.mirror).await?;
                 }
                 match answer {
                     Some(answer) => drop(answer.send(response.into())), // a client that hung up is no error
@@ -512,13 +534,21 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
                 }
                 events.readings.go_on(node);
             }
-            Event::Question(Question { request, answer }) if is_read_for(&request) => {
+            Event::Placed(placed) => {
+                let done = node.jobs.follow(*placed);
+                node.finish_job(done, mirror).await?;
+            }
+            Event::Question(Question { request: Request::Job(request), peer, answer }) => {
+                let done = node.jobs.take(*request, peer, answer);
+                node.finish_job(done, mirror).await?;
+            }
+            Event::Question(Question { request, answer, .. }) if is_read_for(&request) => {
                 events.readings.add(Job { request, answer: Some(answer) }, node);
             }
-            Event::Question(Question { request: Request::Capture { ports, direction }, answer }) => {
+            Event::Question(Question { request: Request::Capture { ports, direction }, answer, .. }) => {
                 let _ = answer.send(node.capture(&ports, direction)); // a client that hung up is no error
             }
-            Event::Question(Question { request, answer }) => {
+            Event::Question(Question { request, answer, .. }) => {
                 report(node, &events.sources, &events.fpm);
                 if request == Request::Sync {
                     events.sources.sync();

@@ -28,6 +28,7 @@ use super::resolution::Resolutions;
 use crate::confine::keep_of_this_thread;
 use crate::fpm::{self, InForce, Placed, Snapshot};
 use crate::glb::Glb;
+use crate::job::Jobs;
 use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
 use crate::source::running::Status;
 use local::{own_mtu, steered};
@@ -121,6 +122,8 @@ pub struct Node {
     path_mtus: PathMtus,
     /// Heartbeats of this node and its neighbours.
     pub(super) glb: Glb,
+    /// Jobs whose ranks joined here.
+    pub(super) jobs: Jobs,
 }
 
 impl Node {
@@ -196,6 +199,7 @@ impl Node {
             next_hops: NextHopsInForce::default(),
             path_mtus: PathMtus::default(),
             glb: Glb::default(),
+            jobs: Jobs::default(),
         };
         mirror.look_again();
         node.look(mirror).await?;

@@ -7,5 +7,5 @@
 //! ```
 
 pub mod running;
-mod settings;
+pub(crate) mod settings;
 pub mod view;

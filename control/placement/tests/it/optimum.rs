@@ -4,7 +4,8 @@
 
 use fastrand::Rng;
 use srv6d_placement::{
-    Constraints, Demand, Fabric, Flow, Link, LinkId, Node, NodeId, NodeKind, Paths, PerLink, Ratio, busiest, place,
+    Carried, Constraints, Demand, Fabric, Flow, Link, LinkId, Node, NodeId, NodeKind, Paths, PerLink, Ratio, busiest,
+    busiest_beside, place, place_beside,
 };
 
 /// Makes a random fabric of two tiers: some links are missing, parallel or of another capacity; hosts have one or two
@@ -154,4 +155,93 @@ fn small_fabrics_are_placed_as_well_as_can_be() {
 #[test]
 fn with_detours_too() {
     assert_eq!(worse_than_optimum(2, 150, 2), 0);
+}
+
+/// Returns the lowest ratio of the busiest link that the flows can take beside what the links carry: over all paths, and
+/// over those without links of `avoided`.
+fn optimum_beside(
+    fabric: &Fabric,
+    demand: &Demand,
+    choices: &[Vec<Vec<LinkId>>],
+    carried: &PerLink<u64>,
+    avoided: &PerLink<u64>,
+) -> [Option<Ratio>; 2] {
+    let judged = fabric.judged();
+    let is_free = |path: &Vec<LinkId>| path.iter().all(|link| !judged[*link] || avoided[*link] == 0);
+    let free: Vec<Vec<Vec<LinkId>>> =
+        choices.iter().map(|paths| paths.iter().filter(|path| is_free(path)).cloned().collect()).collect();
+    let best = |choices: &[Vec<Vec<LinkId>>]| {
+        let mut best: Option<Ratio> = None;
+        let mut positions = vec![0; choices.len()];
+        if choices.iter().any(Vec::is_empty) {
+            return None;
+        }
+        loop {
+            let mut loads = PerLink::new(fabric.link_count(), 0);
+            for (flow, position) in positions.iter().enumerate() {
+                choices[flow][*position].iter().for_each(|link| loads[*link] += demand.flows[flow].demand);
+            }
+            let busiest = busiest_beside(fabric, &loads, carried);
+            best = Some(best.map_or(busiest, |best| best.min(busiest)));
+            // The positions count up like the digits of a number.
+            let Some(turn) = (0..positions.len()).find(|flow| positions[*flow] + 1 < choices[*flow].len()) else {
+                return best;
+            };
+            positions[..turn].fill(0);
+            positions[turn] += 1;
+        }
+    };
+    [best(choices), best(&free)]
+}
+
+/// Jobs arrive and leave at random. Each one that arrives is as good as the best of all placements beside those that are
+/// there, and shares no link when that costs nothing.
+#[test]
+fn jobs_that_arrive_and_leave_are_placed_as_well_as_can_be_beside_each_other() {
+    let mut random = Rng::with_seed(3);
+    let (mut tried, mut apart, mut shared) = (0, 0, 0);
+    while tried < 250 {
+        let fabric = random_fabric(&mut random);
+        let mut present: Vec<(u8, PerLink<u64>)> = Vec::new();
+        for _ in 0..6 {
+            if random.usize(0..3) == 0 && !present.is_empty() {
+                present.swap_remove(random.usize(0..present.len()));
+            }
+            let mut demand = random_demand(&fabric, &mut random);
+            demand.flows.truncate(random.usize(1..4));
+            let choices: Vec<_> = demand.flows.iter().map(|flow| allowed(&fabric, flow, 0)).collect();
+            if choices.iter().any(Vec::is_empty) {
+                continue;
+            }
+            tried += 1;
+            let priority = random.u8(0..3);
+            let mut carried = Carried::nothing(&fabric);
+            for (of, loads) in &present {
+                for (link, load) in loads.iter() {
+                    carried.all[link] += load;
+                    if *of >= priority {
+                        carried.respected[link] += load;
+                    }
+                }
+            }
+            let placement = place_beside(&fabric, &demand, &Constraints::default(), &carried).unwrap();
+            assert_valid(&fabric, &demand, &placement.paths, &choices);
+            let own = placement.paths.loads(&fabric, &demand);
+            let reached = busiest_beside(&fabric, &own, &carried.respected);
+            let [best, best_apart] = optimum_beside(&fabric, &demand, &choices, &carried.respected, &carried.all);
+            assert_eq!(Some(reached), best, "case {tried}");
+            let judged = fabric.judged();
+            let is_beside = own.iter().any(|(link, load)| judged[link] && *load > 0 && carried.all[link] > 0);
+            if best_apart == best {
+                assert!(!is_beside, "case {tried}: free links were enough");
+            }
+            if present.is_empty() {
+                assert_eq!(placement.paths, place(&fabric, &demand, &Constraints::default()).unwrap().paths);
+            }
+            apart += usize::from(!present.is_empty() && !is_beside);
+            shared += usize::from(is_beside);
+            present.push((priority, own));
+        }
+    }
+    assert!(apart > 20 && shared > 20, "{apart} apart, {shared} shared: both must have been tried");
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use srv6d_api::jobs::JobRequest;
 use srv6d_api::server::{Question, Server};
 use srv6d_api::{Direction, Reloaded, Request, Response, Topic, decode, encode};
 use srv6d_config as config;
@@ -122,6 +123,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Reload { dry_run: true },
         Request::Rollback { generation: Some(3), dry_run: false },
         Request::Sync,
+        Request::Job(Box::new(JobRequest::Occupancy)),
+        Request::Job(Box::new(JobRequest::End { job: "a".to_owned(), rank: Some(1) })),
         Request::Capture { ports: vec!["eth1".to_owned()], direction: Some(Direction::In) },
         diff("[node]\nsource = \"2001:db8::1\"\n"),
         diff("[[port]]\n"),

@@ -1,0 +1,250 @@
+//! Requests about jobs, and what they are answered. `docs/jobs.md` is their reference.
+
+use serde::{Deserialize, Serialize};
+use srv6d_job::{Job, Occupancy, Placement, RankPath, RankPaths, Share};
+
+/// A request about a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "lowercase")]
+pub enum JobRequest {
+    /// Say what the jobs of this daemon occupy of the fabric.
+    Occupancy,
+    /// Place a whole job, and change nothing.
+    Place {
+        /// The job.
+        job: Job,
+        /// Other jobs that members know.
+        #[serde(default)]
+        others: Vec<Occupancy>,
+    },
+    /// Say the paths of further ranks of a placement.
+    Assignments {
+        /// Number of the placement.
+        number: String,
+        /// First rank.
+        first: u32,
+    },
+    /// Put the paths of a rank in force.
+    Join {
+        /// The job, as the rank knows it.
+        job: Job,
+        /// The placement of the whole job.
+        placement: Placement,
+        /// The rank.
+        rank: u32,
+        /// Its paths.
+        paths: Vec<RankPath>,
+        /// How long the rank lasts.
+        #[serde(default)]
+        hold: Hold,
+    },
+    /// Place a whole job, and put the paths of ranks of this host in force.
+    Start {
+        /// The job.
+        job: Job,
+        /// Other jobs that members know.
+        #[serde(default)]
+        others: Vec<Occupancy>,
+        /// Host whose ranks join.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+        /// Ranks that join, instead of those of a host.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranks: Vec<u32>,
+        /// How long the ranks last.
+        #[serde(default)]
+        hold: Hold,
+    },
+    /// Show one job, or all.
+    Show {
+        /// Id of the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+    },
+    /// Renew the lease of a rank.
+    Renew {
+        /// Id of the job.
+        job: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// End a rank, or all ranks of this daemon.
+    End {
+        /// Id of the job.
+        job: String,
+        /// The rank.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<u32>,
+    },
+}
+
+/// How long a rank lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "no `hold`: write \"process\", {\"process\": PID}, {\"seconds\": 60} or \"end\"")]
+pub enum Hold {
+    /// A word.
+    Word(HoldWord),
+    /// While that process lives.
+    Process {
+        /// Its id, as the daemon sees it.
+        process: u32,
+    },
+    /// For so many seconds after it has joined, and after each renewal.
+    Seconds {
+        /// The seconds.
+        seconds: u64,
+    },
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self::Word(HoldWord::Process)
+    }
+}
+
+/// How long a rank lasts, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HoldWord {
+    /// While the process that asks lives.
+    Process,
+    /// Until it is ended.
+    End,
+}
+
+/// A job that was placed, with the paths of some ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlacedJob {
+    /// The placement.
+    pub placement: Placement,
+    /// Paths of ranks, in their order.
+    pub assignments: Vec<RankPaths>,
+    /// First rank that is not among them.
+    pub next: Option<u32>,
+}
+
+/// A job, as far as this daemon has part in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Id of the job.
+    pub id: String,
+    /// Highest generation that ranks have joined with.
+    pub generation: u64,
+    /// Name of the tenant.
+    pub tenant: Option<String>,
+    /// Priority, from 0 to 7.
+    pub priority: u8,
+    /// Who sends to whom: `ring`, `all-to-all`, `permutation`, `pairs`.
+    pub pattern: String,
+    /// Number of members of the whole job.
+    pub size: usize,
+    /// Digest of the job.
+    pub digest: Option<String>,
+    /// Number of the placement.
+    pub number: Option<String>,
+    /// `placing`, `installing`, `installed` or `ending`.
+    pub state: String,
+    /// User who may change the job.
+    pub owner: u32,
+    /// No placement of the job alone has less on its busiest link.
+    pub bound: Option<f64>,
+    /// Load per capacity of the busiest link of the job.
+    pub busiest: Option<f64>,
+    /// The ranks that joined at this daemon.
+    pub members: Vec<JobMemberView>,
+    /// Their paths.
+    pub paths: Vec<JobPathView>,
+    /// Jobs with which it shares links.
+    pub shares: Vec<Share>,
+}
+
+/// A rank that joined at this daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobMemberView {
+    /// Number of the member.
+    pub rank: u32,
+    /// Name of its host in the topology.
+    pub host: String,
+    /// Generation that it joined with.
+    pub generation: u64,
+    /// `installing`, `installed` or `ending`.
+    pub state: String,
+    /// How long it lasts: `process 4242`, `60 seconds`, `end`.
+    pub hold: String,
+    /// Seconds left of its lease, or of the grace period if it is ending.
+    pub left_seconds: Option<u64>,
+}
+
+/// A path of a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPathView {
+    /// Number of the member.
+    pub rank: u32,
+    /// Lowest rank of the host that receives.
+    pub to: u32,
+    /// Prefix that packets are sent to.
+    pub prefix: String,
+    /// Carriers, in the order in which they are visited.
+    pub segments: Vec<String>,
+    /// Names of the switches that the path crosses.
+    pub via: Vec<String>,
+    /// `in_force`, `waiting` or `refused`.
+    pub state: String,
+    /// Why it is not in force.
+    pub why: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+    use crate::{Request, decode, encode};
+
+    const JOIN: &str = concat!(
+        r#"{"version":1,"request":"job","action":"join","job":{"id":"a","members":["#,
+        r#"{"rank":0,"host":"h0","addresses":["2001:db8::1"]},{"rank":1,"host":"h1","addresses":["10.0.0.1"]}]},"#,
+        r#""placement":{"job":"a","generation":1,"digest":"d","number":"n","bound":1.0,"busiest":1.5,"links":[["a_b",2]]},"#,
+        r#""rank":0,"paths":[{"to":1,"prefix":"10.0.0.1/32","segments":["fcbb:0:1:fe04::"],"via":["leaf00"]}],"hold":HOLD}"#
+    );
+
+    fn hold_of(request: &JobRequest) -> Hold {
+        let JobRequest::Join { hold, .. } = request else { unreachable!("{request:?}") };
+        *hold
+    }
+
+    #[test]
+    fn every_way_to_hold_a_rank_is_read() {
+        let hold = |text: &str| match decode::<Request>(&JOIN.replace("HOLD", text)) {
+            Ok(Request::Job(request)) => hold_of(&request),
+            other => unreachable!("{text}: {other:?}"),
+        };
+        assert_eq!(hold("\"process\""), Hold::Word(HoldWord::Process));
+        assert_eq!(hold("\"end\""), Hold::Word(HoldWord::End));
+        assert_eq!(hold("{\"process\":7}"), Hold::Process { process: 7 });
+        assert_eq!(hold("{\"seconds\":60}"), Hold::Seconds { seconds: 60 });
+        assert!(decode::<Request>(&JOIN.replace("HOLD", "\"ever\"")).is_err());
+        let without = JOIN.replace(",\"hold\":HOLD", "");
+        let Ok(Request::Job(request)) = decode::<Request>(&without) else { unreachable!("{without}") };
+        assert_eq!(hold_of(&request), Hold::Word(HoldWord::Process));
+    }
+
+    #[test]
+    fn a_request_survives_the_line() {
+        for request in [
+            JobRequest::Occupancy,
+            JobRequest::Show { job: None },
+            JobRequest::End { job: "a".to_owned(), rank: Some(3) },
+        ] {
+            let line = encode(Request::Job(Box::new(request.clone()))).unwrap();
+            assert_eq!(decode::<Request>(&line).unwrap(), Request::Job(Box::new(request)));
+        }
+        let line = encode(Request::Job(Box::new(JobRequest::Occupancy))).unwrap();
+        assert_eq!(line, "{\"version\":1,\"request\":\"job\",\"action\":\"occupancy\"}\n");
+    }
+
+    #[test]
+    fn an_unknown_key_of_a_job_is_refused() {
+        let text = JOIN.replace("HOLD", "\"end\"").replace("\"id\":\"a\"", "\"id\":\"a\",\"phases\":[]");
+        assert!(decode::<Request>(&text).unwrap_err().to_string().contains("unknown field `phases`"));
+    }
+}

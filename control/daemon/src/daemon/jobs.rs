@@ -1,0 +1,200 @@
+//! Requests about jobs: the plan follows them, and the answers say which of their paths are in force.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use srv6d_api::Response;
+use srv6d_api::jobs::{JobMemberView, JobPathView, JobView};
+use srv6d_job::{Known, Lease, Membership, RankPath, source_of};
+use srv6d_offer::OutcomeState;
+use srv6d_srv6::desired::{Steer, TableId};
+
+use super::RunError;
+use super::node::Node;
+use crate::job::{Done, Jobs, placing_view};
+use crate::kernel::Mirror;
+
+/// State of a path, and why it is not in force.
+type PathState = (&'static str, Option<String>);
+
+impl Node {
+    /// Plans what jobs offer now, beside what controllers offer. `source` is the cause of the generation.
+    pub async fn follow_jobs(&mut self, source: &str, mirror: &mut Mirror) -> Result<(), RunError> {
+        let of_a_job = |source: &str| source.starts_with(&source_of(""));
+        let mut offers: Vec<_> = self.latest.iter().filter(|offer| !of_a_job(&offer.source)).cloned().collect();
+        offers.extend(self.jobs.offers());
+        self.follow_offers(offers, source, mirror).await
+    }
+
+    /// Follows what a request about a job has led to, and answers it.
+    pub async fn finish_job(&mut self, done: Done, mirror: &mut Mirror) -> Result<(), RunError> {
+        // A client that hung up is no error.
+        match done {
+            Done::Nothing => {}
+            Done::Answer(channel, answer) => drop(channel.send(answer)),
+            Done::Show(channel, id) => drop(channel.send(Response::Jobs(self.job_views(id.as_deref())).into())),
+            Done::Changed { id, as_list, answer } => {
+                self.follow_jobs(&source_of(&id), mirror).await?;
+                let mut views = self.job_views(Some(&id));
+                let response = match (as_list, views.pop()) {
+                    (false, Some(view)) => Response::Job(Box::new(view)),
+                    (_, last) => Response::Jobs(last.into_iter().collect()),
+                };
+                drop(answer.send(response.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rows of one job, or of all.
+    fn job_views(&self, id: Option<&str>) -> Vec<JobView> {
+        let is_meant = |other: &str| id.is_none_or(|id| id == other);
+        let known: Vec<(&str, &Known)> = self.jobs.table().jobs().filter(|(id, _)| is_meant(id)).collect();
+        let judge = Judge::of(self, &known);
+        let mut views: Vec<JobView> = known.iter().map(|(id, known)| view(id, known, &judge)).collect();
+        for id in self.jobs.being_placed().filter(|id| is_meant(id)) {
+            match views.iter_mut().find(|view| view.id == id) {
+                Some(view) => "placing".clone_into(&mut view.state),
+                None => views.push(placing_view(id)),
+            }
+        }
+        views
+    }
+}
+
+/// Judges which paths are in force.
+struct Judge<'n> {
+    node: &'n Node,
+    outcomes: HashMap<(&'n str, IpNet), &'n OutcomeState>,
+    steers: HashMap<IpNet, &'n Steer>,
+    /// Why packets to the first segments of paths cannot leave.
+    obstacles: BTreeMap<Ipv6Addr, Option<String>>,
+}
+
+impl<'n> Judge<'n> {
+    fn of(node: &'n Node, jobs: &[(&str, &Known)]) -> Self {
+        let members = || jobs.iter().flat_map(|(_, known)| known.members.values());
+        let paths = || members().flat_map(|member| &member.paths);
+        let prefixes: HashSet<IpNet> = paths().map(|path| path.prefix).collect();
+        let outcomes = node.plan.offered.iter().filter(|outcome| prefixes.contains(&outcome.prefix));
+        let steers = node.dataplane.desired().steers.iter();
+        let steers = steers.filter(|steer| steer.table == TableId::MAIN && prefixes.contains(&steer.prefix));
+        let mut obstacles = BTreeMap::new();
+        for first in paths().filter_map(|path| path.segments.first()) {
+            obstacles.entry(*first).or_insert_with(|| node.obstacle(IpAddr::V6(*first)));
+        }
+        Self {
+            node,
+            outcomes: outcomes.map(|outcome| ((outcome.source.as_str(), outcome.prefix), &outcome.state)).collect(),
+            steers: steers.map(|steer| (steer.prefix, steer)).collect(),
+            obstacles,
+        }
+    }
+
+    fn state(&self, source: &str, path: &RankPath) -> PathState {
+        if let Some(held) = self.node.held {
+            let why = format!("generation {held} is held by a rollback; `srv6d reload` follows jobs again");
+            return ("waiting", Some(why));
+        }
+        let allowed = self.node.jobs.limits().map(|limits| limits.allow(&path.prefix, &path.segments));
+        match allowed {
+            Some(Ok(())) => {}
+            Some(Err(refused)) => return ("refused", Some(refused.why)),
+            None => return ("refused", Some("srv6d.toml has no [jobs] any more".to_owned())),
+        }
+        match self.outcomes.get(&(source, path.prefix)) {
+            Some(OutcomeState::Programmed) => {}
+            Some(OutcomeState::Refused(why)) => return ("refused", Some(why.clone())),
+            Some(OutcomeState::Pending(why)) => return ("waiting", Some(why.clone())),
+            Some(OutcomeState::Kept(why)) => {
+                return ("waiting", Some(format!("earlier paths stay in force: {why}")));
+            }
+            None => return ("waiting", Some("the tables stay as they are; see `srv6d show generation`".to_owned())),
+        }
+        let is_there = |steer: &&Steer| steer.paths.iter().any(|other| other.segments.addresses() == path.segments);
+        if self.steers.get(&path.prefix).is_none_or(|steer| !is_there(steer)) {
+            return ("waiting", Some("another generation of the job is in force on this host".to_owned()));
+        }
+        match path.segments.first().and_then(|first| self.obstacles.get(first)).cloned().flatten() {
+            Some(why) => ("waiting", Some(why)),
+            None => ("in_force", None),
+        }
+    }
+}
+
+fn view(id: &str, known: &Known, judge: &Judge<'_>) -> JobView {
+    let source = source_of(id);
+    let mut members = Vec::new();
+    let mut paths = Vec::new();
+    for (rank, member) in &known.members {
+        let first = paths.len();
+        paths.extend(member.paths.iter().map(|path| path_view(*rank, path, judge.state(&source, path))));
+        let own: &[JobPathView] = paths.get(first..).unwrap_or_default();
+        let are_in_force = own.iter().all(|path| path.state == "in_force");
+        members.push(member_view(*rank, member, are_in_force));
+    }
+    let state = |state: &str| members.iter().any(|member| member.state == state);
+    let state = match (state("installing"), state("installed")) {
+        (true, _) => "installing",
+        (false, true) => "installed",
+        (false, false) => "ending",
+    };
+    let placement = known.newest();
+    JobView {
+        id: id.to_owned(),
+        generation: known.generation,
+        tenant: known.tenant.clone(),
+        priority: known.priority,
+        pattern: known.pattern.name().to_owned(),
+        size: known.size,
+        digest: placement.map(|placement| placement.digest.clone()),
+        number: placement.map(|placement| placement.number.clone()),
+        state: state.to_owned(),
+        owner: known.owner,
+        bound: placement.map(|placement| placement.bound),
+        busiest: placement.map(|placement| placement.busiest),
+        members,
+        paths,
+        shares: placement.map(|placement| placement.shares.clone()).unwrap_or_default(),
+    }
+}
+
+fn member_view(rank: u32, member: &Membership, are_in_force: bool) -> JobMemberView {
+    let now = Jobs::now();
+    let state = match (member.ending, are_in_force) {
+        (Some(_), _) => "ending",
+        (None, true) => "installed",
+        (None, false) => "installing",
+    };
+    let hold = match member.lease {
+        Lease::Process(process) => format!("process {}", process.pid),
+        Lease::Seconds { seconds, .. } => format!("{seconds} seconds"),
+        Lease::End => "end".to_owned(),
+    };
+    let until = match (member.ending, member.lease) {
+        (Some(end), _) => Some(end),
+        (None, Lease::Seconds { until, .. }) => Some(until),
+        (None, Lease::Process(_) | Lease::End) => None,
+    };
+    JobMemberView {
+        rank,
+        host: member.host.clone(),
+        generation: member.generation,
+        state: state.to_owned(),
+        hold,
+        left_seconds: until.map(|until| until.saturating_sub(now)),
+    }
+}
+
+fn path_view(rank: u32, path: &RankPath, (state, why): PathState) -> JobPathView {
+    JobPathView {
+        rank,
+        to: path.to,
+        prefix: path.prefix.to_string(),
+        segments: path.segments.iter().map(ToString::to_string).collect(),
+        via: path.via.clone(),
+        state: state.to_owned(),
+        why,
+    }
+}

@@ -1,0 +1,475 @@
+//! Places a whole job on a topology, beside the jobs that are known. It may take seconds, and runs on a thread of its own.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+use srv6d_controller::compose::{Options, compose};
+use srv6d_controller::document::{Topology as Sids, Vertex};
+use srv6d_controller::sid::Family;
+use srv6d_job::{
+    Code, HostFlow, Job, MOST_PATHS, Occupancy, Placement, RankPath, RankPaths, Refused, Share, fingerprint, flows,
+};
+use srv6d_placement::{
+    Carried, Constraints, Demand, Fabric, Flow, LinkId, NodeId, NodeKind, Paths, PerLink, Tenant, busiest_beside,
+    place_beside, sids,
+};
+
+/// Most links of another job that are named as shared. All of them count.
+const NAMED_LINKS: usize = 64;
+
+/// What a job is placed on.
+#[derive(Debug)]
+pub struct Ground {
+    /// The topology, as JSON.
+    pub document: Value,
+    /// Functions of the last node for IPv6 and IPv4 inside, if no SID provides one.
+    pub functions: [Option<u16>; 2],
+}
+
+/// A job that was placed, with the paths of all its ranks.
+#[derive(Debug)]
+pub struct Whole {
+    /// The job.
+    pub job: Job,
+    /// What everybody knows of the placement.
+    pub placement: Placement,
+    /// Number of each rank's host.
+    host_of: Vec<usize>,
+    /// Addresses of each host, and its lowest rank.
+    hosts: Vec<(u32, Vec<IpNet>)>,
+    /// For each host that sends: the host that receives, and the ways for IPv6 and IPv4 inside.
+    ways_of: Vec<Vec<(usize, [Option<u32>; 2])>>,
+    /// Carriers with the switches that they cross. Many pairs of hosts have the same.
+    ways: Vec<Way>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Way {
+    segments: Vec<Ipv6Addr>,
+    via: Vec<String>,
+}
+
+impl Whole {
+    /// Returns the number of ranks.
+    pub fn size(&self) -> usize {
+        self.host_of.len()
+    }
+
+    /// Returns the paths of a rank.
+    pub fn of_rank(&self, rank: u32) -> RankPaths {
+        let host = self.host_of.get(rank as usize).copied();
+        let ways = host.and_then(|host| self.ways_of.get(host)).map_or(&[][..], Vec::as_slice);
+        let mut paths = Vec::new();
+        for (to, by_family) in ways {
+            let Some((lowest, prefixes)) = self.hosts.get(*to) else { continue };
+            for prefix in prefixes {
+                let [v6, v4] = by_family;
+                let way = if matches!(prefix, IpNet::V6(_)) { v6 } else { v4 };
+                let Some(way) = way.and_then(|way| self.ways.get(way as usize)) else { continue };
+                let Way { segments, via } = way.clone();
+                paths.push(RankPath { to: *lowest, prefix: *prefix, segments, via });
+            }
+        }
+        RankPaths { rank, paths }
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        0..u32::try_from(self.size()).unwrap_or(u32::MAX)
+    }
+}
+
+fn cannot(why: impl std::fmt::Display) -> Refused {
+    Refused::new(Code::CannotPlace, why.to_string())
+}
+
+/// Places a job. Equal jobs, topologies and other jobs have equal results.
+///
+/// # Errors
+/// `topology_failed`, `cannot_place`, `invalid_job` or `too_large`, with the fix.
+pub fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Refused> {
+    job.check()?;
+    let Ground { mut document, functions } = ground;
+    leave_out_loose_edges(&mut document);
+    let failed = |why: &dyn std::fmt::Display| Refused::new(Code::TopologyFailed, format!("the topology: {why}"));
+    let fabric = Fabric::from_topology(&document).map_err(|why| failed(&why))?;
+    let sids = sids(&document).ok_or_else(|| failed(&"its SIDs cannot be read; compare with docs/path-server.md"))?;
+    drop(document);
+    let Hosts { of_rank, nodes, known } = hosts(&job, &fabric)?;
+    let flows = flows(&job, &of_rank)?;
+    let mut whole = Whole {
+        placement: nothing(&job),
+        host_of: of_rank,
+        hosts: known,
+        ways_of: vec![Vec::new(); nodes.len()],
+        ways: Vec::new(),
+        job,
+    };
+    if !flows.is_empty() {
+        place_flows(&mut whole, &flows, &nodes, others, &fabric, (&sids, functions))?;
+    }
+    let mut most = 0;
+    let ranks = whole.ranks().map(|rank| {
+        let of_rank = whole.of_rank(rank);
+        most = most.max(of_rank.paths.len());
+        of_rank
+    });
+    let number = fingerprint(&whole.placement.digest, ranks);
+    whole.placement.number = number;
+    if most > MOST_PATHS {
+        let why =
+            format!("a rank has {most} paths, at most {MOST_PATHS}: leave out members, or choose another pattern");
+        return Err(Refused::new(Code::TooLarge, why));
+    }
+    Ok(whole)
+}
+
+/// Returns the placement of a job that sends nothing over the fabric.
+fn nothing(job: &Job) -> Placement {
+    Placement {
+        job: job.id.clone(),
+        generation: job.generation,
+        digest: job.digest(),
+        number: String::new(),
+        bound: 0.0,
+        busiest: 0.0,
+        busiest_link: None,
+        links: Vec::new(),
+        shares: Vec::new(),
+    }
+}
+
+/// Removes edges to vertices that a controller does not show. A live Jalapeno has such edges.
+fn leave_out_loose_edges(document: &mut Value) {
+    let Some(vertices) = document.get("vertices").and_then(Value::as_object) else { return };
+    let is_known = |edge: &Value| {
+        let end = |key: &str| edge.get(key).and_then(Value::as_str).is_some_and(|id| vertices.contains_key(id));
+        end("_from") && end("_to")
+    };
+    let Some(edges) = document.get("edges").and_then(Value::as_array) else { return };
+    let kept: Vec<Value> = edges.iter().filter(|edge| is_known(edge)).cloned().collect();
+    if let Some(edges) = document.get_mut("edges") {
+        *edges = Value::Array(kept);
+    }
+}
+
+/// The hosts of a job, numbered in the order of their lowest ranks.
+struct Hosts {
+    /// Number of each rank's host.
+    of_rank: Vec<usize>,
+    nodes: Vec<NodeId>,
+    /// The lowest rank of each host, and its addresses.
+    known: Vec<(u32, Vec<IpNet>)>,
+}
+
+fn hosts(job: &Job, fabric: &Fabric) -> Result<Hosts, Refused> {
+    let names = Names::of(fabric);
+    let size = u32::try_from(job.members.len()).unwrap_or(u32::MAX);
+    let mut numbers: HashMap<NodeId, usize> = HashMap::new();
+    let mut found = Hosts { of_rank: Vec::new(), nodes: Vec::new(), known: Vec::new() };
+    let mut written: Vec<&str> = Vec::new();
+    for member in (0..size).filter_map(|rank| job.member(rank)) {
+        let node = names.host(&member.host, &format!("rank {}", member.rank), fabric)?;
+        let next = found.nodes.len();
+        let number = *numbers.entry(node).or_insert(next);
+        if number == next {
+            found.nodes.push(node);
+            found.known.push((member.rank, Vec::new()));
+            written.push(&member.host);
+        }
+        if let Some(other) = written.get(number).filter(|other| **other != member.host) {
+            let why = format!("{} and {other} are one host of the topology: write the same name for it", member.host);
+            return Err(cannot(why));
+        }
+        found.of_rank.push(number);
+        if let Some((_, prefixes)) = found.known.get_mut(number) {
+            prefixes.extend(member.addresses.iter().map(|address| address.0));
+            prefixes.sort_unstable();
+            prefixes.dedup();
+        }
+    }
+    Ok(found)
+}
+
+/// Nodes of a fabric by all that they are called.
+struct Names<'f> {
+    by_id: HashMap<&'f str, NodeId>,
+    by_name: HashMap<&'f str, NodeId>,
+}
+
+impl<'f> Names<'f> {
+    fn of(fabric: &'f Fabric) -> Self {
+        let mut names = Self { by_id: HashMap::new(), by_name: HashMap::new() };
+        for (id, node) in fabric.nodes() {
+            names.by_id.insert(&node.id, id);
+            names.by_name.entry(&node.name).or_insert(id);
+            if let Some((_, key)) = node.id.split_once('/') {
+                names.by_name.entry(key).or_insert(id);
+            }
+        }
+        names
+    }
+
+    fn node(&self, name: &str, kind: NodeKind, place: &str, fabric: &Fabric) -> Result<NodeId, Refused> {
+        let what = if kind == NodeKind::Host { "host" } else { "switch" };
+        let found = self.by_id.get(name).or_else(|| self.by_name.get(name)).copied();
+        found.filter(|node| fabric.node(*node).kind == kind).ok_or_else(|| {
+            let of_kind = fabric.nodes().filter(|(_, node)| node.kind == kind).map(|(_, node)| node.name.as_str());
+            let some: Vec<&str> = of_kind.take(3).collect();
+            cannot(format!("{place}: the topology has no {what} {name:?}: names are like {}", some.join(", ")))
+        })
+    }
+
+    fn host(&self, name: &str, place: &str, fabric: &Fabric) -> Result<NodeId, Refused> {
+        self.node(name, NodeKind::Host, place, fabric)
+    }
+}
+
+fn constraints(job: &Job, nodes: &[NodeId], fabric: &Fabric) -> Result<Constraints, Refused> {
+    let base = Constraints { detour: job.detour, seed: job.seed, ..Constraints::default() };
+    if job.spines.is_empty() && job.planes.is_empty() {
+        return Ok(base);
+    }
+    let names = Names::of(fabric);
+    let spine = |name: &String| names.node(name, NodeKind::Switch, "spines", fabric);
+    let spines = job.spines.iter().map(spine).collect::<Result<_, _>>()?;
+    for plane in &job.planes {
+        if !fabric.nodes().any(|(_, node)| node.plane.as_ref() == Some(plane)) {
+            return Err(cannot(format!("planes: no switch of the topology is of plane {plane:?}")));
+        }
+    }
+    let tenant = Tenant { name: job.id.clone(), hosts: nodes.to_vec(), spines, planes: job.planes.clone() };
+    Ok(Constraints { tenants: vec![tenant], ..base })
+}
+
+fn place_flows(
+    whole: &mut Whole,
+    flows: &[HostFlow],
+    nodes: &[NodeId],
+    others: &[Occupancy],
+    fabric: &Fabric,
+    (sids, functions): (&Sids, [Option<u16>; 2]),
+) -> Result<(), Refused> {
+    let constraints = constraints(&whole.job, nodes, fabric)?;
+    let node = |host: usize| nodes.get(host).copied().ok_or_else(|| cannot("a host has no number"));
+    let mut demand = Demand::default();
+    for HostFlow { from, to, demand: amount } in flows {
+        demand.flows.push(Flow { source: node(*from)?, destination: node(*to)?, demand: *amount, tenant: None });
+    }
+    let links: HashMap<&str, LinkId> = fabric.links().map(|(id, link)| (link.key.as_str(), id)).collect();
+    let mut carried = Carried::nothing(fabric);
+    for other in others {
+        for (key, load) in &other.links {
+            // A link that is no longer there carries nothing.
+            let Some(link) = links.get(key.as_str()) else { continue };
+            carried.all[*link] = carried.all[*link].saturating_add(*load);
+            if other.priority >= whole.job.priority {
+                carried.respected[*link] = carried.respected[*link].saturating_add(*load);
+            }
+        }
+    }
+    let placed = place_beside(fabric, &demand, &constraints, &carried).map_err(cannot)?;
+    let loads = placed.paths.loads(fabric, &demand);
+    describe(&mut whole.placement, fabric, &loads, &carried, others);
+    whole.placement.bound = placed.bound.value();
+    compose_all(whole, flows, &demand, &placed.paths, fabric, (sids, functions))
+}
+
+/// Writes down what the job takes of the fabric.
+fn describe(placement: &mut Placement, fabric: &Fabric, loads: &PerLink<u64>, carried: &Carried, others: &[Occupancy]) {
+    let judged = fabric.judged();
+    let name = |link: LinkId| {
+        let ends = fabric.link(link);
+        format!("{} -> {}", fabric.node(ends.from).name, fabric.node(ends.to).name)
+    };
+    let busiest = busiest_beside(fabric, loads, &carried.respected);
+    placement.busiest = busiest.value();
+    let own: HashMap<&str, LinkId> = loads
+        .iter()
+        .filter(|(link, load)| judged[*link] && **load > 0)
+        .map(|(link, _)| (fabric.link(link).key.as_str(), link))
+        .collect();
+    let mut taken: Vec<(&str, LinkId)> = own.iter().map(|(key, link)| (*key, *link)).collect();
+    taken.sort_unstable();
+    let is_busiest = |link: &LinkId| {
+        let load = loads[*link].saturating_add(carried.respected[*link]);
+        srv6d_placement::Ratio { load, capacity: fabric.link(*link).capacity } == busiest
+    };
+    placement.busiest_link = taken.iter().map(|(_, link)| *link).find(is_busiest).map(name);
+    placement.links = taken.into_iter().map(|(key, link)| (key.to_owned(), loads[link])).collect();
+    for other in others {
+        let shared = other.links.iter().filter(|(_, load)| *load > 0).filter_map(|(key, _)| own.get(key.as_str()));
+        let links: Vec<String> = shared.take(NAMED_LINKS).map(|link| name(*link)).collect();
+        if !links.is_empty() {
+            placement.shares.push(Share { job: other.id.clone(), links });
+        }
+    }
+}
+
+/// Composes the carriers of all flows.
+fn compose_all(
+    whole: &mut Whole,
+    flows: &[HostFlow],
+    demand: &Demand,
+    paths: &Paths,
+    fabric: &Fabric,
+    (sids, functions): (&Sids, [Option<u16>; 2]),
+) -> Result<(), Refused> {
+    let mut numbers: HashMap<Way, u32> = HashMap::new();
+    for (position, flow) in flows.iter().enumerate() {
+        let links = paths.links(fabric, demand, position);
+        let from = links.first().map(|link| fabric.link(*link).from);
+        let walk: Vec<NodeId> = from.into_iter().chain(links.iter().map(|link| fabric.link(*link).to)).collect();
+        let vertex = |node: &NodeId| sids.vertices.get(&fabric.node(*node).id);
+        let Some(vertices) = walk.iter().map(vertex).collect::<Option<Vec<&Vertex>>>() else {
+            return Err(cannot("a switch of a path has no entry in the topology that says its SIDs"));
+        };
+        let prefixes = whole.hosts.get(flow.to).map_or(&[][..], |(_, prefixes)| prefixes.as_slice());
+        let mut ways = [None; 2];
+        for ((way, family), function) in ways.iter_mut().zip([Family::V6, Family::V4]).zip(functions) {
+            let is_of = |prefix: &IpNet| matches!(prefix, IpNet::V6(_)) == (family == Family::V6);
+            if !prefixes.iter().any(is_of) {
+                continue;
+            }
+            let composed = compose(&vertices, sids, &Options { algo: 0, family, strict: false, function });
+            let composed = composed.map_err(|why| {
+                let ends = [walk.first(), walk.last()].map(|end| end.map_or("", |end| fabric.node(*end).name.as_str()));
+                cannot(format!("from {} to {}: {why}", ends[0], ends[1]))
+            })?;
+            let is_switch = |node: &&NodeId| fabric.node(**node).kind == NodeKind::Switch;
+            let via = walk.iter().filter(is_switch).map(|node| fabric.node(*node).name.clone()).collect();
+            let new = Way { segments: composed.segments, via };
+            let next = u32::try_from(whole.ways.len()).unwrap_or(u32::MAX);
+            let number = *numbers.entry(new.clone()).or_insert(next);
+            if number == next {
+                whole.ways.push(new);
+            }
+            *way = Some(number);
+        }
+        if let Some(of) = whole.ways_of.get_mut(flow.from) {
+            of.push((flow.to, ways));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+    use serde_json::json;
+
+    use super::*;
+
+    /// Two leaves, two spines, and two hosts at each leaf.
+    fn ground() -> Ground {
+        let sid = |number: u16, function: Option<(&str, u8)>| {
+            let (text, behavior) = function.unwrap_or(("", 48));
+            json!({"srv6_sid": format!("fcbb:0:{number:x}:{text}:"),
+                "srv6_endpoint_behavior": {"endpoint_behavior": behavior, "flag": 0, "algo": 0}})
+        };
+        let mut nodes = Vec::new();
+        for (number, name) in [(0x1000_u16, "spine0"), (0x1001, "spine1"), (0x1004, "leaf0"), (0x1005, "leaf1")] {
+            let mut sids = vec![sid(number, None)];
+            if name.starts_with("leaf") {
+                sids.extend([sid(number, Some(("fe06:", 62))), sid(number, Some(("fe04:", 63)))]);
+            }
+            nodes.push(json!({"_key": name, "name": name, "router_id": "10.0.0.1", "sids": sids}));
+        }
+        let mut edges = Vec::new();
+        let mut connect = |one: &str, other: &str| {
+            for (from, to) in [(one, other), (other, one)] {
+                let id = |name: &str| {
+                    if name.starts_with("host") { format!("hosts/{name}") } else { format!("fabric_node/{name}") }
+                };
+                edges.push(json!({"_key": format!("{from}_{to}"), "_from": id(from), "_to": id(to)}));
+            }
+        };
+        for leaf in ["leaf0", "leaf1"] {
+            connect(leaf, "spine0");
+            connect(leaf, "spine1");
+        }
+        let mut hosts = Vec::new();
+        for number in 0..4 {
+            let name = format!("host{number}");
+            connect(&name, if number < 2 { "leaf0" } else { "leaf1" });
+            hosts.push(json!({"_key": name, "name": name, "prefix": format!("2001:db8:{number}::"), "prefix_len": 64}));
+        }
+        Ground { document: json!({"nodes": nodes, "hosts": hosts, "edges": edges}), functions: [None; 2] }
+    }
+
+    fn job(id: &str, hosts: &[usize], more: &str) -> Job {
+        let member = |(rank, host): (usize, &usize)| {
+            format!(r#"{{"rank":{rank},"host":"host{host}","addresses":["2001:db8:{host}::1","10.0.{host}.1"]}}"#)
+        };
+        let members: Vec<String> = hosts.iter().enumerate().map(member).collect();
+        serde_json::from_str(&format!(r#"{{"id":"{id}"{more},"members":[{}]}}"#, members.join(","))).unwrap()
+    }
+
+    fn occupancy(whole: &Whole, priority: u8) -> Occupancy {
+        let links = whole.placement.links.clone();
+        Occupancy { id: whole.job.id.clone(), generation: 1, tenant: None, priority, links }
+    }
+
+    #[test]
+    fn every_rank_has_a_carrier_for_each_address() {
+        let whole = place(job("a", &[0, 2], r#","pattern":"ring""#), &[], ground()).unwrap();
+        let paths = whole.of_rank(0).paths;
+        assert_eq!(paths.len(), 2, "{paths:?}");
+        assert_eq!(
+            paths.iter().map(|path| path.prefix.to_string()).collect::<Vec<_>>(),
+            ["10.0.2.1/32", "2001:db8:2::1/128"]
+        );
+        let [v4, v6] = [&paths[0], &paths[1]].map(|path| path.segments[0].to_string());
+        assert!(v4.ends_with(":1005:fe04::") && v6.ends_with(":1005:fe06::"), "{v4} {v6}");
+        assert_eq!(paths[0].via.len(), 3);
+        assert_eq!((whole.placement.busiest, whole.placement.links.len()), (1.0, 4));
+        let again = place(job("a", &[0, 2], r#","pattern":"ring""#), &[], ground()).unwrap();
+        assert_eq!(whole.placement, again.placement, "each host that places it itself comes to the same result");
+    }
+
+    #[test]
+    fn a_second_job_takes_what_is_free_and_says_what_it_shares() {
+        let first = place(job("a", &[0, 2], ""), &[], ground()).unwrap();
+        let second = place(job("b", &[1, 3], ""), &[occupancy(&first, 0)], ground()).unwrap();
+        assert_eq!(second.placement.shares, []);
+        let third = place(job("c", &[1, 3], ""), &[occupancy(&first, 0), occupancy(&second, 0)], ground()).unwrap();
+        assert_eq!(third.placement.busiest.to_string(), "2");
+        assert_eq!(third.placement.shares.iter().map(|share| share.links.len()).sum::<usize>(), 4);
+        // What is less important does not count where links must be shared.
+        let urgent = job("d", &[1, 3], r#","priority":7"#);
+        let fourth = place(urgent, &[occupancy(&first, 0), occupancy(&second, 0)], ground()).unwrap();
+        assert_eq!(fourth.placement.busiest.to_string(), "1");
+    }
+
+    #[test]
+    fn what_does_not_fit_the_topology_is_named() {
+        let says = |job: Job, text: &str| {
+            let why = place(job, &[], ground()).unwrap_err();
+            assert!(why.why.contains(text), "{why}");
+            why.code
+        };
+        assert_eq!(says(job("a", &[0, 9], ""), "no host \"host9\""), Code::CannotPlace);
+        assert_eq!(says(job("a", &[0, 2], r#","spines":["spine9"]"#), "no switch \"spine9\""), Code::CannotPlace);
+        let mut two_names = job("a", &[0, 2, 0], "");
+        two_names.members[2].host = "hosts/host0".to_owned();
+        two_names.members[2].addresses = vec![srv6d_job::Address::parse("2001:db8:0::7").unwrap()];
+        assert_eq!(says(two_names, "one host of the topology"), Code::CannotPlace);
+        let empty = Ground { document: json!({}), functions: [None; 2] };
+        assert_eq!(place(job("a", &[0, 2], ""), &[], empty).unwrap_err().code, Code::TopologyFailed);
+    }
+
+    #[test]
+    fn ranks_of_one_host_alone_need_no_path() {
+        let whole = place(job("a", &[0, 0], ""), &[], ground()).unwrap();
+        assert!(whole.of_rank(0).paths.is_empty() && whole.placement.links.is_empty());
+    }
+
+    #[test]
+    fn edges_of_unknown_vertices_are_left_out() {
+        let mut document =
+            json!({"vertices": {"a/b": {}}, "edges": [{"_from": "a/b", "_to": "a/c"}, {"_from": "a/b", "_to": "a/b"}]});
+        leave_out_loose_edges(&mut document);
+        assert_eq!(document["edges"].as_array().unwrap().len(), 1);
+    }
+}

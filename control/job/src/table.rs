@@ -1,0 +1,394 @@
+//! The ranks that joined at one daemon, how long each lasts, and the paths that they are offered.
+//!
+//! ```text
+//!        join                    the holder is gone, or the lease is over          grace is over
+//!  ─────────────► lasts ───────────────────────────────────────────────► ending ─────────────────► gone
+//!                   ▲   ◄──────────────────────────────────────────────────┘ │
+//!                   └── join (another generation, too), renew               end: gone at once, from either
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use srv6d_addresses::TableId;
+use srv6d_offer::{Offer, OfferedPath, OfferedSteer};
+use srv6d_process::Process;
+
+use crate::job::{Job, Pattern};
+use crate::placed::{Limits, Occupancy, Placement, RankPath};
+use crate::refused::{Code, Refused};
+
+/// Most jobs that a daemon knows.
+const MOST_JOBS: usize = 256;
+/// Most ranks of all jobs that joined at one daemon.
+const MOST_RANKS: usize = 1024;
+/// Most paths of all ranks that joined at one daemon.
+const MOST_PATHS: usize = 131_072;
+/// Most links of all placements that a daemon keeps.
+const MOST_LINKS: usize = 4 << 20;
+
+/// Seconds since the start of the machine.
+type Seconds = u64;
+
+/// The segments to one prefix, by the host that sends and the generation.
+type Senders<'t> = BTreeMap<(&'t str, u64), &'t [Ipv6Addr]>;
+
+/// The name of a job among the sources of offers.
+pub fn source_of(id: &str) -> String {
+    format!("job:{id}")
+}
+
+/// How long a member lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lease {
+    /// While the process lives.
+    Process(Process),
+    /// For some seconds after it joined or was renewed.
+    Seconds {
+        /// The length of the lease.
+        seconds: Seconds,
+        /// When it is over.
+        until: Seconds,
+    },
+    /// Until it is ended.
+    End,
+}
+
+/// A rank that joins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Join {
+    /// The job as the rank knows it.
+    pub job: Job,
+    /// The placement of the whole job.
+    pub placement: Placement,
+    /// The rank.
+    pub rank: u32,
+    /// Its paths.
+    pub paths: Vec<RankPath>,
+    /// How long it lasts.
+    pub lease: Lease,
+    /// User who asks.
+    pub user: u32,
+}
+
+/// All ranks that joined at a daemon, by job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    jobs: BTreeMap<String, Known>,
+}
+
+/// What a daemon knows of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// User who joined first.
+    pub owner: u32,
+    /// Highest generation that joined.
+    pub generation: u64,
+    /// Name of the tenant.
+    pub tenant: Option<String>,
+    /// Priority.
+    pub priority: u8,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// Number of members of the whole job.
+    pub size: usize,
+    /// The ranks that joined here.
+    pub members: BTreeMap<u32, Membership>,
+    /// The placements that ranks have joined with, by generation.
+    placements: BTreeMap<u64, Placement>,
+}
+
+/// A rank that joined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Name of its host in the topology.
+    pub host: String,
+    /// Generation of the job that it joined with.
+    pub generation: u64,
+    /// Its paths.
+    pub paths: Vec<RankPath>,
+    /// How long it lasts.
+    pub lease: Lease,
+    /// When its paths go, because its lease is over.
+    pub ending: Option<Seconds>,
+}
+
+/// What the passing of time has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Jobs and ranks whose leases are over. Their paths stay for the grace period.
+    pub ended: Vec<(String, u32)>,
+    /// Jobs and ranks that are gone, with their paths.
+    pub gone: Vec<(String, u32)>,
+}
+
+impl Known {
+    /// Returns the placement of the newest generation.
+    pub fn newest(&self) -> Option<&Placement> {
+        self.placements.values().next_back()
+    }
+}
+
+impl Table {
+    /// Returns every job by its id.
+    pub fn jobs(&self) -> impl Iterator<Item = (&str, &Known)> {
+        self.jobs.iter().map(|(id, job)| (id.as_str(), job))
+    }
+
+    /// Returns a job.
+    ///
+    /// # Errors
+    /// `unknown_job`.
+    pub fn job(&self, id: &str) -> Result<&Known, Refused> {
+        self.jobs.get(id).ok_or_else(|| unknown_job(id))
+    }
+
+    /// Lets a rank join, or join again. Nothing changes if it is refused.
+    ///
+    /// # Errors
+    /// A refusal with its fix.
+    pub fn join(&mut self, join: Join, limits: &Limits) -> Result<(), Refused> {
+        let Join { job, placement, rank, paths, lease, user } = join;
+        placement.check(&job, rank, &paths, limits)?;
+        let host = job.member(rank).map(|member| member.host.clone()).unwrap_or_default();
+        let known = self.jobs.get(&job.id);
+        if let Some(known) = known {
+            is_owner(&job.id, known, user)?;
+            if job.generation < known.generation {
+                let why = format!("generation {} of job {} is here already", known.generation, job.id);
+                let why = format!("{why}: join with that one, or place a newer one than {}", job.generation);
+                return Err(Refused::new(Code::StaleGeneration, why));
+            }
+            let same = |other: &Placement| (&other.digest, &other.number) == (&placement.digest, &placement.number);
+            if known.placements.get(&job.generation).is_some_and(|other| !same(other)) {
+                return Err(Refused::new(
+                    Code::MembersDisagree,
+                    format!(
+                        "another rank of this host joined generation {} of job {} with another placement: all ranks must \
+                         join with the same one; a job that starts anew has a higher generation or another id",
+                        job.generation, job.id
+                    ),
+                ));
+            }
+        }
+        self.check_room(&job, rank, &paths, &placement)?;
+        let id = job.id.clone();
+        let known = self.jobs.entry(id).or_insert_with(|| Known {
+            owner: user,
+            generation: job.generation,
+            tenant: None,
+            priority: 0,
+            pattern: job.pattern,
+            size: 0,
+            members: BTreeMap::new(),
+            placements: BTreeMap::new(),
+        });
+        known.generation = job.generation;
+        (known.tenant, known.priority) = (job.tenant, job.priority);
+        (known.pattern, known.size) = (job.pattern, job.members.len());
+        known.members.insert(rank, Membership { host, generation: job.generation, paths, lease, ending: None });
+        known.placements.insert(job.generation, placement);
+        known.forget_placements();
+        Ok(())
+    }
+
+    /// Checks that one more rank fits the bounds of the table.
+    fn check_room(&self, job: &Job, rank: u32, paths: &[RankPath], placement: &Placement) -> Result<(), Refused> {
+        let large = |what: String| {
+            Err(Refused::new(Code::TooLarge, format!("{what}: end a job that is over, by `srv6d job end`")))
+        };
+        let known = self.jobs.get(&job.id);
+        if known.is_none() && self.jobs.len() >= MOST_JOBS {
+            return large(format!("{MOST_JOBS} jobs are here already"));
+        }
+        let others = || {
+            let all = self
+                .jobs
+                .iter()
+                .flat_map(|(id, known)| known.members.iter().map(move |(rank, member)| (id, rank, member)));
+            all.filter(|(id, other, _)| **id != job.id || **other != rank)
+        };
+        if others().count() >= MOST_RANKS {
+            return large(format!("{MOST_RANKS} ranks are here already"));
+        }
+        if others().map(|(_, _, member)| member.paths.len()).sum::<usize>() + paths.len() > MOST_PATHS {
+            return large(format!("more than {MOST_PATHS} paths of all jobs"));
+        }
+        let kept = self.jobs.values().flat_map(|known| known.placements.values()).map(|other| other.links.len());
+        if kept.sum::<usize>() + placement.links.len() > MOST_LINKS {
+            return large(format!("more than {MOST_LINKS} links of all jobs"));
+        }
+        Ok(())
+    }
+
+    /// Renews the lease of a rank.
+    ///
+    /// # Errors
+    /// `unknown_job`, `unknown_rank` or `foreign_job`.
+    pub fn renew(&mut self, id: &str, rank: u32, user: u32, now: Seconds) -> Result<(), Refused> {
+        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
+        is_owner(id, known, user)?;
+        let member = known.members.get_mut(&rank).ok_or_else(|| unknown_rank(id, rank))?;
+        if let Lease::Seconds { seconds, until } = &mut member.lease {
+            *until = now.saturating_add(*seconds);
+            member.ending = None;
+        }
+        Ok(())
+    }
+
+    /// Ends a rank, or all ranks of a job that joined here. Their paths go at once.
+    ///
+    /// # Errors
+    /// `unknown_job`, `unknown_rank` or `foreign_job`.
+    pub fn end(&mut self, id: &str, rank: Option<u32>, user: u32) -> Result<(), Refused> {
+        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
+        is_owner(id, known, user)?;
+        match rank {
+            Some(rank) => drop(known.members.remove(&rank).ok_or_else(|| unknown_rank(id, rank))?),
+            None => known.members.clear(),
+        }
+        self.forget_empty();
+        Ok(())
+    }
+
+    /// Lets time pass: leases end, and what has ended goes when `grace` is over.
+    pub fn sweep(&mut self, now: Seconds, grace: Seconds, lives: impl Fn(Process) -> bool) -> Swept {
+        let mut swept = Swept::default();
+        for (id, known) in &mut self.jobs {
+            for (rank, member) in &mut known.members {
+                let is_over = match member.lease {
+                    Lease::Process(process) => !lives(process),
+                    Lease::Seconds { until, .. } => now >= until,
+                    Lease::End => false,
+                };
+                if is_over && member.ending.is_none() {
+                    member.ending = Some(now.saturating_add(grace));
+                    swept.ended.push((id.clone(), *rank));
+                }
+            }
+            known.members.retain(|rank, member| {
+                let stays = member.ending.is_none_or(|end| now < end);
+                if !stays {
+                    swept.gone.push((id.clone(), *rank));
+                }
+                stays
+            });
+        }
+        self.forget_empty();
+        swept
+    }
+
+    /// Gives every lease in seconds its whole length again, because nobody could renew it while the daemon was away.
+    pub fn renew_all(&mut self, now: Seconds) {
+        for member in self.jobs.values_mut().flat_map(|known| known.members.values_mut()) {
+            if let Lease::Seconds { seconds, until } = &mut member.lease {
+                *until = now.saturating_add(*seconds);
+                member.ending = None;
+            }
+        }
+    }
+
+    fn forget_empty(&mut self) {
+        self.jobs.retain(|_, known| {
+            known.forget_placements();
+            !known.members.is_empty()
+        });
+    }
+
+    /// Returns what each job occupies of the fabric.
+    pub fn occupancies(&self) -> Vec<Occupancy> {
+        let of = |(id, known): (&String, &Known)| {
+            let placement = known.newest()?;
+            Some(Occupancy {
+                id: id.clone(),
+                generation: placement.generation,
+                tenant: known.tenant.clone(),
+                priority: known.priority,
+                links: placement.links.clone(),
+            })
+        };
+        self.jobs.iter().filter_map(of).collect()
+    }
+
+    /// Returns the offers of all jobs, as far as they are allowed. Ranks that share a prefix share its paths.
+    pub fn offers(&self, limits: &Limits) -> Vec<Offer> {
+        self.jobs.iter().map(|(id, known)| offer(id, known, limits)).collect()
+    }
+}
+
+impl Known {
+    fn forget_placements(&mut self) {
+        let members = &self.members;
+        self.placements.retain(|generation, _| members.values().any(|member| member.generation == *generation));
+    }
+}
+
+fn offer(id: &str, known: &Known, limits: &Limits) -> Offer {
+    // Each host of the topology that sends counts once, however many ranks it has.
+    let mut prefixes: BTreeMap<IpNet, (u32, Senders<'_>)> = BTreeMap::new();
+    for member in known.members.values() {
+        for path in member.paths.iter().filter(|path| limits.allow(&path.prefix, &path.segments).is_ok()) {
+            let (_, senders) = prefixes.entry(path.prefix).or_insert((path.to, BTreeMap::new()));
+            senders.insert((&member.host, member.generation), &path.segments);
+        }
+    }
+    let steer = |(prefix, (to, senders)): (IpNet, (u32, Senders<'_>))| {
+        let mut weights: BTreeMap<&[Ipv6Addr], u16> = BTreeMap::new();
+        // A host whose ranks change generations one by one counts with the newest.
+        let newest: BTreeMap<&str, &[Ipv6Addr]> =
+            senders.iter().map(|((host, _), segments)| (*host, *segments)).collect();
+        for segments in newest.into_values() {
+            let weight = weights.entry(segments).or_default();
+            *weight = weight.saturating_add(1);
+        }
+        let name = |number: usize| match number {
+            0 => format!("{id} {prefix}"),
+            more => format!("{id} {prefix}#{}", more + 1),
+        };
+        let paths = weights.into_iter().enumerate().map(|(number, (segments, weight))| OfferedPath {
+            name: name(number),
+            segments: segments.to_vec(),
+            weight,
+        });
+        OfferedSteer {
+            peer: format!("rank {to}"),
+            prefix,
+            table: TableId::MAIN.0,
+            full_srh: false,
+            source: None,
+            via: None,
+            port: None,
+            paths: paths.collect(),
+            last_good: Vec::new(),
+            is_in_force: false,
+        }
+    };
+    Offer { source: source_of(id), steers: prefixes.into_iter().map(steer).collect(), gone: Vec::new() }
+}
+
+/// Checks that a user may change a job. The superuser may change all.
+fn is_owner(id: &str, known: &Known, user: u32) -> Result<(), Refused> {
+    if user == known.owner || user == 0 {
+        return Ok(());
+    }
+    let why = format!("job {id} belongs to user {}, and you are {user}: choose another id", known.owner);
+    Err(Refused::new(Code::ForeignJob, why))
+}
+
+fn unknown_job(id: &str) -> Refused {
+    let shown: String = id.chars().take(64).collect();
+    Refused::new(Code::UnknownJob, format!("no rank of job {shown:?} is here: `srv6d job show` lists the jobs"))
+}
+
+fn unknown_rank(id: &str, rank: u32) -> Refused {
+    Refused::new(
+        Code::UnknownRank,
+        format!("rank {rank} of job {id} is not here: `srv6d job show {id}` lists those that are"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

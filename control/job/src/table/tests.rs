@@ -1,0 +1,302 @@
+//! Tests of the table: single cases, and random histories with crashes against a naive model.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::placed::tests::{job, limits, path, placement};
+
+const GRACE: Seconds = 10;
+
+fn process(pid: i32) -> Process {
+    Process { pid, started: 7 }
+}
+
+fn join_of(id: &str, generation: u64, rank: u32, lease: Lease) -> Join {
+    let job = Job { generation, ..job(id) };
+    let segment = format!("fcbb:0:{:x}:fe06::", 0x100 + generation);
+    let paths = match rank {
+        1 => vec![path(0, "2001:db8::1/128", &segment), path(0, "2001:db8::2/128", &segment)],
+        _ => vec![path(1, "2001:db8:1::/64", &segment), path(1, "10.0.0.1/32", &segment)],
+    };
+    Join { placement: placement(&job, &format!("{id}.{generation}")), job, rank, paths, lease, user: 1000 }
+}
+
+fn code(result: Result<(), Refused>) -> Code {
+    result.unwrap_err().code
+}
+
+#[test]
+fn refusals_change_nothing_and_say_why() {
+    let mut table = Table::default();
+    table.join(join_of("a", 2, 0, Lease::End), &limits()).unwrap();
+    let before = table.clone();
+    let stale = join_of("a", 1, 0, Lease::End);
+    assert_eq!(code(table.join(stale, &limits())), Code::StaleGeneration);
+    let mut foreign = join_of("a", 3, 0, Lease::End);
+    foreign.user = 1001;
+    assert_eq!(code(table.join(foreign, &limits())), Code::ForeignJob);
+    let mut other = join_of("a", 2, 2, Lease::End);
+    other.placement.number = "other".to_owned();
+    assert_eq!(code(table.join(other, &limits())), Code::MembersDisagree);
+    let mut lie = join_of("a", 2, 0, Lease::End);
+    lie.placement.job = "b".to_owned();
+    assert_eq!(code(table.join(lie, &limits())), Code::ForeignJob);
+    assert_eq!(code(table.end("a", None, 1001)), Code::ForeignJob);
+    assert_eq!(code(table.end("a", Some(1), 1000)), Code::UnknownRank);
+    assert_eq!(code(table.end("b", None, 1000)), Code::UnknownJob);
+    assert_eq!(code(table.renew("a", 1, 1000, 0)), Code::UnknownRank);
+    assert_eq!(table, before);
+    table.end("a", None, 0).unwrap();
+    assert_eq!(table, Table::default(), "the superuser may end any job");
+}
+
+#[test]
+fn the_table_has_room_for_so_many_jobs_and_no_more() {
+    let mut table = Table::default();
+    for number in 0..MOST_JOBS {
+        table.join(join_of(&format!("j{number}"), 1, 0, Lease::End), &limits()).unwrap();
+    }
+    assert_eq!(code(table.join(join_of("one-more", 1, 0, Lease::End), &limits())), Code::TooLarge);
+    table.join(join_of("j0", 2, 0, Lease::End), &limits()).unwrap();
+}
+
+#[test]
+fn paths_stay_for_the_grace_period_and_a_new_lease_keeps_them() {
+    let mut table = Table::default();
+    table.join(join_of("a", 1, 0, Lease::Process(process(1))), &limits()).unwrap();
+    let offers = table.offers(&limits());
+    assert_eq!(offers[0].steers.len(), 2);
+    assert_eq!(table.sweep(100, GRACE, |_| true), Swept::default());
+    assert_eq!(table.sweep(101, GRACE, |_| false).ended, [("a".to_owned(), 0)]);
+    assert_eq!(table.sweep(105, GRACE, |_| false), Swept::default());
+    assert_eq!(table.offers(&limits()), offers, "nothing has changed in the plan");
+    table.join(join_of("a", 1, 0, Lease::Seconds { seconds: 5, until: 110 }), &limits()).unwrap();
+    assert_eq!(table.sweep(109, GRACE, |_| false), Swept::default());
+    table.renew("a", 0, 1000, 109).unwrap();
+    assert_eq!(table.sweep(113, GRACE, |_| false), Swept::default());
+    assert_eq!(table.sweep(114, GRACE, |_| false).ended.len(), 1);
+    assert_eq!(table.sweep(124, GRACE, |_| false).gone, [("a".to_owned(), 0)]);
+    assert_eq!(table.offers(&limits()), []);
+}
+
+#[test]
+fn ranks_of_one_host_have_one_path_and_those_of_two_hosts_share() {
+    let mut table = Table::default();
+    table.join(join_of("a", 1, 0, Lease::End), &limits()).unwrap();
+    table.join(join_of("a", 1, 2, Lease::End), &limits()).unwrap();
+    let paths = |table: &Table| table.offers(&limits())[0].steers[0].paths.clone();
+    assert_eq!(paths(&table).len(), 1);
+    assert_eq!(paths(&table)[0].weight, 1);
+    // While the ranks change over, the host has the paths of the newest generation.
+    table.join(join_of("a", 2, 2, Lease::End), &limits()).unwrap();
+    assert_eq!(paths(&table).len(), 1);
+    assert_eq!(paths(&table)[0].segments, ["fcbb:0:102:fe06::".parse::<std::net::Ipv6Addr>().unwrap()]);
+    let narrower = Limits { prefixes: vec!["10.0.0.0/8".parse().unwrap()], ..limits() };
+    assert_eq!(table.offers(&narrower)[0].steers.len(), 1, "what is no longer allowed is not offered");
+}
+
+/// One step of a history.
+#[derive(Clone, Debug)]
+enum Step {
+    Join {
+        job: usize,
+        generation: u64,
+        rank: u32,
+        holder: i32,
+    },
+    Lease {
+        job: usize,
+        rank: u32,
+        seconds: u64,
+    },
+    Renew {
+        job: usize,
+        rank: u32,
+    },
+    End {
+        job: usize,
+        rank: u32,
+    },
+    Dies {
+        holder: i32,
+    },
+    Passes {
+        seconds: u64,
+    },
+    /// The daemon is killed, and starts again with what it has written.
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (job, rank) = (0_usize..3, 0_u32..3);
+    prop_oneof![
+        (job.clone(), 1_u64..3, rank.clone(), 1_i32..5).prop_map(|(job, generation, rank, holder)| Step::Join {
+            job,
+            generation,
+            rank,
+            holder
+        }),
+        (job.clone(), rank.clone(), 5_u64..20).prop_map(|(job, rank, seconds)| Step::Lease { job, rank, seconds }),
+        (job.clone(), rank.clone()).prop_map(|(job, rank)| Step::Renew { job, rank }),
+        (job, rank).prop_map(|(job, rank)| Step::End { job, rank }),
+        (1_i32..5).prop_map(|holder| Step::Dies { holder }),
+        (1_u64..8).prop_map(|seconds| Step::Passes { seconds }),
+        Just(Step::Crash),
+    ]
+}
+
+/// The naive account of a rank.
+#[derive(Clone, Debug)]
+struct Account {
+    generation: u64,
+    holder: Option<i32>,
+    seconds: u64,
+    until: u64,
+    over: Option<u64>,
+}
+
+#[derive(Default)]
+struct Model {
+    ranks: BTreeMap<(usize, u32), Account>,
+    /// Highest generation of each job that has ranks.
+    highest: BTreeMap<usize, u64>,
+    dead: BTreeSet<i32>,
+    now: u64,
+}
+
+impl Model {
+    /// Returns whether a join of that generation is accepted.
+    fn accepts(&self, job: usize, generation: u64) -> bool {
+        self.highest.get(&job).is_none_or(|highest| generation >= *highest)
+    }
+
+    fn join(&mut self, job: usize, rank: u32, account: Account) {
+        if self.accepts(job, account.generation) {
+            self.highest.insert(job, account.generation);
+            self.ranks.insert((job, rank), account);
+        }
+    }
+
+    /// Lets the leases end, and what ended long ago go.
+    fn sweep(&mut self) {
+        let (now, dead) = (self.now, &self.dead);
+        for account in self.ranks.values_mut() {
+            let is_over = account.holder.map_or(now >= account.until, |holder| dead.contains(&holder));
+            if is_over && account.over.is_none() {
+                account.over = Some(now + GRACE);
+            }
+        }
+        self.ranks.retain(|_, account| account.over.is_none_or(|over| now < over));
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        let ranks = &self.ranks;
+        self.highest.retain(|job, _| ranks.keys().any(|(other, _)| other == job));
+    }
+}
+
+fn id(job: usize) -> String {
+    format!("job-{job}")
+}
+
+/// Carries out a step on both sides, and returns the table that the daemon has afterwards.
+fn carry_out(step: &Step, mut table: Table, model: &mut Model) -> Table {
+    match *step {
+        Step::Join { job, generation, rank, holder } => {
+            model.dead.remove(&holder);
+            let joined = table.join(join_of(&id(job), generation, rank, Lease::Process(process(holder))), &limits());
+            assert_eq!(joined.is_ok(), model.accepts(job, generation), "{joined:?}");
+            let account = Account { generation, holder: Some(holder), seconds: 0, until: 0, over: None };
+            model.join(job, rank, account);
+        }
+        Step::Lease { job, rank, seconds } => {
+            let generation = model.highest.get(&job).copied().unwrap_or(1);
+            let until = model.now + seconds;
+            table.join(join_of(&id(job), generation, rank, Lease::Seconds { seconds, until }), &limits()).unwrap();
+            model.join(job, rank, Account { generation, holder: None, seconds, until, over: None });
+        }
+        Step::Renew { job, rank } => {
+            let renewed = table.renew(&id(job), rank, 1000, model.now);
+            let known = model.ranks.get_mut(&(job, rank));
+            assert_eq!(renewed.is_ok(), known.is_some());
+            if let Some(account) = known.filter(|account| account.holder.is_none()) {
+                (account.until, account.over) = (model.now + account.seconds, None);
+            }
+        }
+        Step::End { job, rank } => {
+            let ended = table.end(&id(job), Some(rank), 1000);
+            assert_eq!(ended.is_ok(), model.ranks.remove(&(job, rank)).is_some());
+            model.forget();
+        }
+        Step::Dies { holder } => drop(model.dead.insert(holder)),
+        Step::Passes { seconds } => model.now += seconds,
+        Step::Crash => {
+            let written = serde_json::to_vec(&table).unwrap();
+            table = serde_json::from_slice(&written).unwrap();
+            table.renew_all(model.now);
+            for account in model.ranks.values_mut().filter(|account| account.holder.is_none()) {
+                (account.until, account.over) = (model.now + account.seconds, None);
+            }
+        }
+    }
+    let dead = model.dead.clone();
+    table.sweep(model.now, GRACE, |process| !dead.contains(&process.pid));
+    model.sweep();
+    table
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// After every step of every history, the table has the ranks of the naive account, each with the paths of its
+    /// generation, and what a step does to one job leaves the offers of the others as they are. When all holders are
+    /// dead, nothing is left after the grace period.
+    #[test]
+    fn a_history_with_crashes_leaves_what_the_naive_account_says(steps in prop::collection::vec(step(), 0..60)) {
+        let (mut table, mut model) = (Table::default(), Model::default());
+        for step in &steps {
+            let before = table.offers(&limits());
+            table = carry_out(step, table, &mut model);
+            let ranks: Vec<(String, u32, u64, bool)> = table
+                .jobs()
+                .flat_map(|(id, known)| {
+                    let of = |(rank, member): (&u32, &Membership)| {
+                        (id.to_owned(), *rank, member.generation, member.ending.is_some())
+                    };
+                    known.members.iter().map(of).collect::<Vec<_>>()
+                })
+                .collect();
+            let expected: Vec<(String, u32, u64, bool)> = model
+                .ranks
+                .iter()
+                .map(|((job, rank), account)| (id(*job), *rank, account.generation, account.over.is_some()))
+                .collect();
+            prop_assert_eq!(&ranks, &expected, "after {:?}", step);
+            let after = table.offers(&limits());
+            prop_assert_eq!(after.len(), model.highest.len());
+            if let Step::Join { job, .. } | Step::Lease { job, .. } | Step::Renew { job, .. } | Step::End { job, .. } = step {
+                let others = |offers: &[Offer]| -> Vec<Offer> {
+                    offers.iter().filter(|offer| offer.source != source_of(&id(*job))).cloned().collect()
+                };
+                let own_now: BTreeSet<String> = model.highest.keys().map(|job| source_of(&id(*job))).collect();
+                let stayed: Vec<Offer> =
+                    others(&before).into_iter().filter(|offer| own_now.contains(&offer.source)).collect();
+                prop_assert_eq!(others(&after), stayed, "after {:?}", step);
+            }
+            for (_, known) in table.jobs() {
+                prop_assert!(known.newest().is_some(), "a placement of every generation in use is kept");
+            }
+        }
+        model.dead.extend(0..10);
+        for _ in 0..2 {
+            model.now += 100;
+            table.sweep(model.now, GRACE, |_| false);
+        }
+        prop_assert_eq!(table, Table::default());
+    }
+}

@@ -1,0 +1,300 @@
+//! `srv6d job`: jobs are placed as a whole, and each host puts its own part in force.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueHint};
+use srv6d_text::escaped;
+
+use srv6d_api::client::{self, AskError};
+use srv6d_api::jobs::{Hold, HoldWord, JobRequest, JobView, PlacedJob};
+use srv6d_api::{Refusal, Request, Response};
+use srv6d_command::{Failure, output, read};
+use srv6d_config::Source;
+use srv6d_job::{Code, Job, Occupancy};
+
+use super::ask::{self, refused};
+
+/// Time between two requests to the daemon.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Number of paths that are named when the time is up.
+const NAMED: usize = 5;
+/// Examples of jobs, for error messages.
+const JOB_IN_TOML: &str = r#"write e.g. `id = "a"` and `[[members]]` with `rank = 0`, `host = "host00"`, `addresses = ["2001:db8::1"]`; docs/jobs.md has every key"#;
+const JOB_IN_JSON: &str = r#"write e.g. {"id": "a", "members": [{"rank": 0, "host": "host00", "addresses": ["2001:db8::1"]}, ...]}; docs/jobs.md has every key"#;
+
+/// Arguments of `srv6d job`.
+#[derive(Debug, Args)]
+pub struct JobArguments {
+    #[command(subcommand)]
+    command: JobCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum JobCommand {
+    /// Place a whole job, and put the paths of this host in force
+    #[command(after_help = "Examples:\n  \
+        srv6d job start job.toml --host host03\n  \
+        srv6d job start job.toml --host host03 --pid $$    ends when this shell ends\n\n\
+        Every host starts the same file with the same topology, and comes to the same placement.")]
+    Start {
+        #[command(flatten)]
+        placing: Placing,
+        #[command(flatten)]
+        whose: Whose,
+        #[command(flatten)]
+        holding: Holding,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Place a whole job, print the paths of all ranks as JSON, and change nothing
+    #[command(after_help = "Example:\n  srv6d job place job.toml > placed.json")]
+    Place {
+        #[command(flatten)]
+        placing: Placing,
+    },
+    /// Put the paths of this host's ranks in force, which `srv6d job place` has printed
+    #[command(after_help = "Example:\n  srv6d job join job.toml --placed placed.json --host host03")]
+    Join {
+        /// Job: TOML if its name ends in .toml, else JSON
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// What `srv6d job place` has printed
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        placed: PathBuf,
+        #[command(flatten)]
+        whose: Whose,
+        #[command(flatten)]
+        holding: Holding,
+    },
+    /// Wait until the paths of this daemon's ranks are in force
+    #[command(after_help = "Example:\n  srv6d job wait llm-4711 --timeout 60s && python train.py\n\n\
+        A path is in force when its carrier is in the tables and a neighbour behind it is known.\n\
+        Exit status 1 when time is up: what is missing is named then.")]
+    Wait {
+        /// Id of the job
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Wait only for the paths of this rank
+        #[arg(long, value_name = "RANK")]
+        rank: Option<u32>,
+        /// Longest time to wait, e.g. 60s [default: no limit]
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
+    },
+    /// Show the jobs of this daemon: ranks, paths, leases, and which jobs share which links
+    Show {
+        /// Id of the job [default: all jobs]
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a job on this host: its paths go at once
+    End {
+        /// Id of the job
+        #[arg(value_name = "ID")]
+        id: String,
+        /// End only this rank [default: all ranks of this daemon]
+        #[arg(long, value_name = "RANK")]
+        rank: Option<u32>,
+    },
+    /// Print what the jobs of this daemon occupy of the fabric as JSON, for --beside on another host
+    Occupancy,
+}
+
+/// What is placed, and beside what.
+#[derive(Debug, Args)]
+struct Placing {
+    /// Job: TOML if its name ends in .toml, else JSON
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Other jobs, as `srv6d job occupancy` prints them on other hosts. May be given several times
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    beside: Vec<PathBuf>,
+}
+
+/// Whose paths are put in force.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Whose {
+    /// All ranks of this host, as the job names it
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// This rank. May be given several times
+    #[arg(long = "rank", value_name = "RANK")]
+    ranks: Vec<u32>,
+}
+
+/// How long the ranks last.
+#[derive(Debug, Args)]
+struct Holding {
+    /// Process with which the ranks end [default: they last until `srv6d job end`]
+    #[arg(long, value_name = "PID", conflicts_with = "lease")]
+    pid: Option<u32>,
+    /// Time after which the ranks end, e.g. 60s, unless they are started again
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lease: Option<Duration>,
+}
+
+impl Holding {
+    fn hold(&self) -> Hold {
+        match (self.pid, self.lease) {
+            (Some(process), _) => Hold::Process { process },
+            (None, Some(lease)) => Hold::Seconds { seconds: lease.as_secs() },
+            (None, None) => Hold::Word(HoldWord::End),
+        }
+    }
+}
+
+/// Carries out `srv6d job`.
+pub fn job(arguments: JobArguments, socket: &Path) -> Result<(), Failure> {
+    match arguments.command {
+        JobCommand::Start { placing, whose: Whose { host, ranks }, holding, json } => {
+            let (job, others) = placing.read()?;
+            let request = JobRequest::Start { job, others, host, ranks, hold: holding.hold() };
+            ask::ask(socket, &asking(request), json)
+        }
+        JobCommand::Place { placing } => place(&placing, socket),
+        JobCommand::Join { file, placed, whose, holding } => join(&file, &placed, &whose, &holding, socket),
+        JobCommand::Wait { id, rank, timeout } => wait(&id, rank, timeout, socket),
+        JobCommand::Show { id, json } => ask::ask(socket, &asking(JobRequest::Show { job: id }), json),
+        JobCommand::End { id, rank } => ask::ask(socket, &asking(JobRequest::End { job: id, rank }), false),
+        JobCommand::Occupancy => ask::ask(socket, &asking(JobRequest::Occupancy), true),
+    }
+}
+
+fn asking(request: JobRequest) -> Request {
+    Request::Job(Box::new(request))
+}
+
+impl Placing {
+    fn read(&self) -> Result<(Job, Vec<Occupancy>), Failure> {
+        let mut others = Vec::new();
+        for file in &self.beside {
+            others.extend(json::<Vec<Occupancy>>(file, "write what `srv6d job occupancy` prints")?);
+        }
+        Ok((read_job(&self.file)?, others))
+    }
+}
+
+fn read_job(file: &Path) -> Result<Job, Failure> {
+    let text = read(file)?;
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        let source = Source::new(&file.display().to_string(), &text);
+        let read = toml::from_str(&text).map_err(|why| source.refused_toml(&why, JOB_IN_TOML));
+        return read.map_err(|why| Failure::invalid(why.to_string()));
+    }
+    json(file, JOB_IN_JSON)
+}
+
+fn json<T: serde::de::DeserializeOwned>(file: &Path, fix: &str) -> Result<T, Failure> {
+    let text = read(file)?;
+    let source = Source::new(&file.display().to_string(), &text);
+    serde_json::from_str(&text).map_err(|why| Failure::invalid(source.refused_json(&why, fix).to_string()))
+}
+
+/// Asks the daemon to place a job, and prints the paths of all ranks.
+fn place(placing: &Placing, socket: &Path) -> Result<(), Failure> {
+    let (job, others) = placing.read()?;
+    let mut whole = placed(socket, JobRequest::Place { job, others })?;
+    while let Some(first) = whole.next {
+        let number = whole.placement.number.clone();
+        let more = placed(socket, JobRequest::Assignments { number, first })?;
+        whole.assignments.extend(more.assignments);
+        whole.next = more.next;
+    }
+    output::print_json(&whole)
+}
+
+fn placed(socket: &Path, request: JobRequest) -> Result<PlacedJob, Failure> {
+    match client::ask(socket, &asking(request))? {
+        Response::Placed(placed) => Ok(*placed),
+        Response::Refused(refusal) => Err(refused(&refusal)),
+        _ => Err(other_answer()),
+    }
+}
+
+fn other_answer() -> Failure {
+    Failure::failed("error: the daemon answered another question")
+}
+
+fn join(file: &Path, placed: &Path, whose: &Whose, holding: &Holding, socket: &Path) -> Result<(), Failure> {
+    let job = read_job(file)?;
+    let PlacedJob { placement, mut assignments, .. } = json(placed, "write what `srv6d job place` prints")?;
+    let members = job.members.iter();
+    let ranks: Vec<u32> = match &whose.host {
+        Some(host) => members.filter(|member| member.host == *host).map(|member| member.rank).collect(),
+        None => whose.ranks.clone(),
+    };
+    if ranks.is_empty() {
+        let host = whose.host.as_deref().unwrap_or_default();
+        return Err(Failure::invalid(format!("error: no member of job {} has the host {host:?}", job.id)));
+    }
+    for rank in ranks {
+        let Some(own) = assignments.iter_mut().find(|own| own.rank == rank) else {
+            let what = format!("error: {} has no paths of rank {rank}", placed.display());
+            return Err(Failure::invalid(format!("{what}\nfix: place the job anew with `srv6d job place`")));
+        };
+        let (job, placement) = (job.clone(), placement.clone());
+        let paths = std::mem::take(&mut own.paths);
+        let request = JobRequest::Join { job, placement, rank, paths, hold: holding.hold() };
+        if let Response::Refused(refusal) = client::ask(socket, &asking(request))? {
+            return Err(refused(&refusal));
+        }
+    }
+    ask::ask(socket, &asking(JobRequest::Show { job: Some(job.id) }), false)
+}
+
+/// Waits until every path of a job's ranks here is in force, but at most for `timeout`.
+fn wait(id: &str, rank: Option<u32>, timeout: Option<Duration>, socket: &Path) -> Result<(), Failure> {
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let request = asking(JobRequest::Show { job: Some(id.to_owned()) });
+    loop {
+        let missing = match client::ask(socket, &request) {
+            Ok(Response::Jobs(views)) => missing(&views, rank),
+            // The ranks may be about to join.
+            Ok(Response::Refused(Refusal { code: Some(Code::UnknownJob), errors, .. })) => errors,
+            Ok(Response::Refused(refusal)) => return Err(refused(&refusal)),
+            Ok(_) => return Err(other_answer()),
+            Err(AskError::NotRunning { .. } | AskError::Broken { .. }) => vec!["the daemon does not answer".to_owned()],
+            Err(why) => return Err(why.into()),
+        };
+        if missing.is_empty() {
+            return output::print(&format!("every path of job {} is in force\n", escaped(id)));
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Err(Failure::failed(too_late(id, &missing)));
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// Lists what is not in force yet.
+fn missing(views: &[JobView], rank: Option<u32>) -> Vec<String> {
+    let is_meant = |other: u32| rank.is_none_or(|rank| rank == other);
+    let mut missing = Vec::new();
+    for view in views {
+        if !view.members.iter().any(|member| is_meant(member.rank)) {
+            let who = rank.map_or_else(|| "no rank".to_owned(), |rank| format!("rank {rank}"));
+            missing.push(format!("{who} has not joined here: job {} is {}", view.id, view.state));
+        }
+        let waiting = view.paths.iter().filter(|path| is_meant(path.rank) && path.state != "in_force");
+        missing.extend(waiting.map(|path| {
+            let why = path.why.as_deref().unwrap_or("no reason is known");
+            format!("rank {} to {} is {}: {why}", path.rank, path.prefix, path.state)
+        }));
+    }
+    missing
+}
+
+fn too_late(id: &str, missing: &[String]) -> String {
+    let named = missing.iter().take(NAMED).map(|what| format!("  {what}\n"));
+    let more = missing.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!("  and {more} more\n") };
+    let fix = format!("fix: see `srv6d job show {id}`, or wait longer with --timeout");
+    format!("error: not every path of job {id} is in force:\n{}{more}{fix}", named.collect::<String>())
+}
