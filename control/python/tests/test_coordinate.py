@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import unittest
@@ -88,6 +89,16 @@ class Ranks(unittest.TestCase):
         for daemon in self.daemons:
             self.assertEqual(daemon.members, {})
             self.assertEqual(daemon.actions().count("end"), 1)
+
+    def test_a_process_that_was_forked_from_a_rank_ends_nothing(self) -> None:
+        member = self.run_ranks()[1].member
+        assert member is not None
+        child = os.fork()
+        if child == 0:
+            member.end()
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertIn(("llm", 1), self.daemons[1].members)
 
     def test_what_other_jobs_occupy_is_told_to_who_places(self) -> None:
         for index, daemon in enumerate(self.daemons):
@@ -215,6 +226,22 @@ class Ranks(unittest.TestCase):
         self.assertTrue(all(outcome.complete for outcome in outcomes.values()), outcomes)
         self.assertEqual(daemon.actions().count("join"), 2)
 
+    def test_a_daemon_that_restarts_while_a_rank_joins_is_survived(self) -> None:
+        daemon = self.daemons[1]
+        self.daemons[0].before = lambda request: daemon.stop() if request["action"] == "place" else None
+        timer = threading.Timer(1.0, daemon.start)
+        timer.start()
+        self.addCleanup(timer.join)
+        outcomes = self.run_ranks()
+        self.assertTrue(all(outcome.complete for outcome in outcomes.values()), outcomes)
+
+    def test_a_daemon_that_stays_away_is_given_up(self) -> None:
+        self.daemons[0].before = lambda request: self.daemons[1].stop() if request["action"] == "place" else None
+        with mock.patch.object(srv6d.job, "PATIENCE", 0.5):
+            outcomes = self.run_ranks()
+        self.assert_plain(outcomes[1], "srv6d is not running")
+        self.assertRegex(outcomes[2].missing["1"], "srv6d is not running")
+
     def test_a_daemon_in_another_container_holds_the_job_by_a_lease(self) -> None:
         daemon = self.daemons[1]
         daemon.sees_processes = False
@@ -306,6 +333,7 @@ class Ranks(unittest.TestCase):
         self.settings = [replace(self.of(rank), host="host00") for rank in range(3)]
         for outcome in self.run_ranks().values():
             self.assert_plain(outcome, "all ranks are on host host00")
+            self.assertTrue(outcome.is_needless)
 
     # Stores that fail.
 

@@ -61,7 +61,7 @@ class SlurmTest(unittest.TestCase):
     def test_the_prolog_starts_the_job_and_waits(self) -> None:
         self.run_script("prolog")
         start, wait = self.lines("asked")
-        self.assertRegex(start, "^job start /[^ ]* --host node2 --hold end$")
+        self.assertRegex(start, "^job start /[^ ]* --host node2$")
         self.assertEqual(wait, "job wait slurm-4711 --timeout 60s")
         job = json.loads("\n".join(self.lines("job.json")))
         self.assertEqual(job, {

@@ -182,8 +182,17 @@ class TorchTest(StandIn):
         self.assertEqual((len(self.torch.calls), self.torch.rendezvous_calls), (3, []))
 
     def test_a_job_of_one_rank_is_no_job(self) -> None:
-        os.environ.update(RANK="0", WORLD_SIZE="1")
-        self.assertIn("one rank", self.said("gloo"))
+        os.environ.update(RANK="0", WORLD_SIZE="1", SRV6D_REQUIRED="1")
+        with self.assertLogs("srv6d", logging.INFO) as logs:
+            wrapper.init_process_group("gloo")
+        self.assertIn("INFO:srv6d:the job has one rank", logs.output[0])
+        self.assertEqual((len(self.torch.calls), self.coordinated), (1, []))
+
+    def test_an_address_in_brackets_is_bared_for_pytorch(self) -> None:
+        self.succeed()
+        os.environ["MASTER_ADDR"] = "[2001:db8::2]"
+        wrapper.init_process_group("gloo")
+        self.assertEqual(os.environ["MASTER_ADDR"], "2001:db8::2")
 
     def test_required_means_required(self) -> None:
         os.environ["SRV6D_REQUIRED"] = "1"

@@ -49,6 +49,8 @@ class Outcome:
     interface: str | None = None
     #: Whether the job is placed, so that every rank knows of it.
     is_placed: bool = False
+    #: Whether there is nothing to coordinate, because no rank sends to another host.
+    is_needless: bool = False
 
     @property
     def complete(self) -> bool:
@@ -58,6 +60,10 @@ class Outcome:
 
 class _NotCoordinated(Exception):
     """The job is not coordinated, for the reason in the text."""
+
+
+class _Needless(_NotCoordinated):
+    """There is nothing to coordinate, for the reason in the text."""
 
 
 def coordinate(store: Store, place: Place, settings: Settings, environ: Mapping[str, str], name: str = "0") -> Outcome:
@@ -98,6 +104,7 @@ class _Conversation:
             pass
         except (_NotCoordinated, StoreLost) as why:
             self.outcome.why = str(why)
+            self.outcome.is_needless = isinstance(why, _Needless)
         except Exception as why:  # training must go on whatever is wrong here
             _log.exception("a defect of srv6d's package")
             self.outcome.why = f"a defect of this package: {why!r}"
@@ -167,7 +174,7 @@ class _Conversation:
             self.board.pin("job", job)
             self.board.pin("placement", placed.placement)
         except (_NotCoordinated, DaemonError) as why:
-            self.board.pin("verdict", {"why": f"rank 0: {why}"})
+            self.board.pin("verdict", {"why": f"rank 0: {why}", "needless": isinstance(why, _Needless)})
         except StoreLost:
             raise
         except Exception as why:  # the others must not wait for a rank that has failed
@@ -219,7 +226,7 @@ class _Conversation:
     def _job(self, members: list[Mapping[str, Any]], me: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         """Returns the job, and what other jobs occupy."""
         if len({member["host"] for member in members}) < 2:
-            raise _NotCoordinated(f"all ranks are on host {me['host']}: there is no path to place")
+            raise _Needless(f"all ranks are on host {me['host']}: there is no path to place")
         others = [entry for member in members for entry in member["occupancy"] if isinstance(entry, dict)]
         name = self.settings.job or _id(self.environ)
         known = [entry["generation"] for entry in others if entry.get("id") == name and isinstance(entry.get("generation"), int)]
@@ -257,7 +264,7 @@ class _Conversation:
             raise _NotCoordinated(self._silence(listener))
         verdict = self.board.read_object("verdict")
         if verdict.get("why"):
-            raise _NotCoordinated(str(verdict["why"]))
+            raise (_Needless if verdict.get("needless") else _NotCoordinated)(str(verdict["why"]))
         self.outcome.is_placed = True
         why = self._take_part(me)
         self.outcome.why = why

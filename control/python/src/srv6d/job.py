@@ -105,15 +105,25 @@ class Member:
         return str(self.job["id"])
 
     def join(self) -> None:
-        """Joins, and renews the lease from now on where there is one. Raises a DaemonError."""
-        try:
-            self._join()
-        except Refused as why:
-            if why.code != "unseen_process" or self._lease is not None:
-                raise
-            _log.info("the daemon runs in another container: the job is held by a lease of %.0f s", DEFAULT_LEASE)
-            self._lease = DEFAULT_LEASE
-            self._join()
+        """Joins, and renews the lease from now on where there is one.
+
+        Raises a DaemonError; for a daemon that is not there after PATIENCE only.
+        """
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._join()
+                break
+            except (Refused, NotRunning) as why:
+                code = why.code if isinstance(why, Refused) else None
+                if code == "unseen_process" and self._lease is None:
+                    _log.info("the daemon cannot see this process: the job is held by a lease of %.0f s", DEFAULT_LEASE)
+                    self._lease = DEFAULT_LEASE
+                elif (code in _PASSING or isinstance(why, NotRunning)) and time.monotonic() < until:
+                    # A daemon that restarts is back within seconds.
+                    time.sleep(_LOOK)
+                else:
+                    raise
         if self._lease is not None and self._renewing is None:
             self._renewing = threading.Thread(target=self._renew, name="srv6d-lease", daemon=True)
             self._renewing.start()

@@ -117,11 +117,13 @@ def _prepare(
                 return Outcome(why=f"{place.launcher} does not say where rank 0 is: set MASTER_ADDR on all ranks")
             for name, value in place.variables().items():
                 os.environ.setdefault(name, value)
+            # PyTorch takes an IPv6 address without brackets only.
+            os.environ["MASTER_ADDR"] = place.master_address
         place = _meet(place, timeout, given)
     if place is None:
         return Outcome(why="PyTorch is given a store without a rank: give rank and world_size, too")
     if place.world_size < 2:
-        return Outcome(why="the job has one rank: there is no path to place")
+        return Outcome(why="the job has one rank: there is no path to place", is_needless=True)
     _State.groups += 1
     outcome = coordinate(given["store"], place, settings, os.environ, str(_State.groups))
     _State.outcome = outcome
@@ -167,6 +169,9 @@ def _report(outcome: Outcome, settings: Settings) -> None:
     if outcome.complete and outcome.member is not None:
         _log.info("job %s: the paths of all %d ranks are in force", outcome.member.id, len(outcome.member.job["members"]))
         _log.debug("paths of rank %d:\n%s", outcome.member.rank, outcome.member.table())
+        return
+    if outcome.is_needless:
+        _log.info("%s", outcome.why)
         return
     texts = [outcome.why] if outcome.why else []
     texts += [f"rank {rank}: {why}" for rank, why in outcome.missing.items() if why != outcome.why]
