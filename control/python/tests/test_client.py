@@ -3,8 +3,10 @@
 import json
 import os
 import stat
+import threading
 import unittest
 
+from srv6d import client
 from srv6d.client import Broken, Client, Forbidden, NotRunning, Refused, Silent
 from support import Daemon
 
@@ -52,11 +54,13 @@ class ClientTest(unittest.TestCase):
             self.client.ask("job", action="occupancy")
 
     def test_a_daemon_that_hangs_is_given_up(self) -> None:
-        import threading
-
         hang = threading.Event()
         self.addCleanup(hang.set)
-        self.daemon.before = lambda request: hang.wait() and None
+
+        def wait(request: object) -> None:
+            hang.wait()
+
+        self.daemon.before = wait
         with self.assertRaisesRegex(Silent, "does not answer"):
             self.client.ask("job", action="occupancy", patience=0.3)
 
@@ -82,10 +86,8 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(self.daemon.requests, [])
 
     def test_an_endless_answer_is_cut_off(self) -> None:
-        import srv6d.client as module
-
-        before, module.MAX_ANSWER = module.MAX_ANSWER, 1000
-        self.addCleanup(setattr, module, "MAX_ANSWER", before)
+        before, client.MAX_ANSWER = client.MAX_ANSWER, 1000
+        self.addCleanup(setattr, client, "MAX_ANSWER", before)
         self.daemon.raw = b"x" * 100_000
         with self.assertRaisesRegex(Broken, "longer than 1000 bytes"):
             self.client.ask("job", action="occupancy")

@@ -211,6 +211,7 @@ class Ranks(unittest.TestCase):
         daemon.looks_until_in_force = 10**9
 
         def restart() -> None:
+            joined.wait(PATIENCE)
             daemon.stop()
             daemon.members.clear()
             time.sleep(0.3)
@@ -219,7 +220,7 @@ class Ranks(unittest.TestCase):
 
         joined = threading.Event()
         daemon.before = lambda request: joined.set() if request["action"] == "show" else None
-        thread = threading.Thread(target=lambda: (joined.wait(PATIENCE), restart()))
+        thread = threading.Thread(target=restart)
         thread.start()
         outcomes = self.run_ranks()
         thread.join()

@@ -1,5 +1,6 @@
 """Rank, addresses and settings from the variables of launchers and users."""
 
+import ipaddress
 import socket
 import unittest
 from unittest import mock
@@ -149,7 +150,7 @@ class WhereTest(unittest.TestCase):
                     self.assertEqual(find_interface(environ, settings, self.PLACE), interface)
 
     def test_the_interface_is_that_towards_rank_0(self) -> None:
-        towards = addresses.ipaddress.ip_address("2001:db8::7")
+        towards = ipaddress.ip_address("2001:db8::7")
         with mock.patch.object(addresses, "source_towards", lambda host, port: towards), \
              mock.patch.object(addresses, "interface_of", lambda address: "eth3" if address == towards else None):  # fmt: skip
             self.assertEqual(find_interface({}, Settings(), self.PLACE), "eth3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import socket
@@ -277,7 +278,7 @@ def _addresses(environ: Mapping[str, str]) -> tuple[str, ...]:
     given = [text for text in re.split(r"[,\s]+", environ.get("SRV6D_ADDRESSES", "")) if text]
     for text in given:
         try:
-            addresses.ipaddress.ip_network(text, strict=False)
+            ipaddress.ip_network(text, strict=False)
         except ValueError:
             raise SettingError(f"SRV6D_ADDRESSES: {text} is neither an address nor a prefix") from None
     if len(given) > 8:
