@@ -52,6 +52,21 @@ class HintsTest(unittest.TestCase):
                 self.assertEqual(hints.of_job(settings, {}, "eth1"), expected)
             self.assertEqual(hints.of_job(Settings(hints=(), traffic_class=104), {}, "eth1"), {})
 
+    def test_nccl_takes_ipv6_where_the_job_has_nothing_else(self) -> None:
+        only = Settings(hints=("interface",))
+        for given, family in ((["fcbb:0:800::/64"], "AF_INET6"), (["fcbb:0:800::2", "10.200.0.2"], None), ([], None)):
+            self.assertEqual(hints.of_job(only, {}, "eth1", given).get("NCCL_SOCKET_FAMILY"), family)
+
+    def test_an_address_of_gloo_that_has_no_path_is_found(self) -> None:
+        for given, address in (
+            (["fcbb:0:800::2"], "10.200.0.2"), (["fcbb:0:800::2", "10.200.0.0/24"], None), ([], "10.200.0.2"),
+        ):  # fmt: skip
+            self.assertEqual(hints.passed_by("eth1", given), address)
+        self.own.pop()
+        self.assertIsNone(hints.passed_by("eth1", ["fcbb:0:800::/64"]))
+        self.own.pop()
+        self.assertIsNone(hints.passed_by("eth1", []))
+
     def test_what_the_user_has_set_stays(self) -> None:
         found = hints.of_job(Settings(), {"NCCL_SOCKET_IFNAME": "ib0"}, "eth1")
         self.assertEqual(found, {"GLOO_SOCKET_IFNAME": "eth1"})

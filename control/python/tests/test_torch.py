@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import runpy
@@ -219,6 +220,19 @@ class TorchTest(StandIn):
         self.outcome = Outcome(why="no", interface="eth1")
         self.said("gloo")
         self.assertNotIn("GLOO_SOCKET_IFNAME", os.environ)
+
+    def test_gloo_that_sends_past_the_paths_is_warned_of(self) -> None:
+        self.succeed()
+        self.outcome.addresses = ["fcbb:0:800:1::2"]
+        own = [ipaddress.ip_address("fcbb:0:800:1::2"), ipaddress.ip_address("10.200.1.2")]
+        with mock.patch.object(addresses, "of_interface", lambda name: own):
+            self.assertIn("gloo sends to 10.200.1.2 on eth1", self.said("gloo"))
+            self.assertIn("gloo sends to 10.200.1.2 on eth1", self.said("cpu:gloo,cuda:nccl"))
+            with mock.patch.object(logging.getLogger("srv6d"), "warning") as warning:
+                wrapper.init_process_group("nccl")
+                self.outcome.addresses = ["fcbb:0:800:1::2", "10.200.1.2"]
+                wrapper.init_process_group("gloo")
+            warning.assert_not_called()
 
     def test_the_job_ends_with_the_default_group_only(self) -> None:
         member = self.succeed()

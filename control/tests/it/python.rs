@@ -16,10 +16,10 @@ use support::lab::{Lab, PATIENCE, SRV6D, eventually, text};
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
 const FABRIC: &str = include_str!("../../lab/src/fabric.toml");
-/// Hosts of the lab, each with the address that its rank has. The host is named like its place.
+/// IPv6 addresses of the lab's hosts, by rank.
 const ADDRESSES: [&str; 3] = ["fcbb:0:800::2", "fcbb:0:800:1::2", "fcbb:0:800:2::2"];
 /// What every host's configuration gets in addition.
-const JOBS: &str = "\n[jobs]\nallowed_prefixes = [\"fcbb:0:800::/40\"]\ngrace = \"1s\"\n";
+const JOBS: &str = "\n[jobs]\nallowed_prefixes = [\"fcbb:0:800::/40\", \"10.200.0.0/16\"]\ngrace = \"1s\"\n";
 /// Oldest Python that the package supports.
 const OLDEST: &str = "import sys; sys.exit(sys.version_info < (3, 9))";
 
@@ -150,7 +150,8 @@ impl Rank {
                 ("SRV6D_TIMEOUT", "30s"),
             ])
             .envs([("RANK", rank.to_string()), ("SRV6D_HOST", format!("host0{rank}")), ("RING", ADDRESSES.join(","))])
-            .envs([("SRV6D_ADDRESSES", ADDRESSES[rank]), ("SRV6D_INTERFACE", "eth1"), ("SRV6D_JOB", "job")])
+            // Interface and addresses follow from the way to MASTER_ADDR.
+            .env("SRV6D_JOB", "job")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -207,23 +208,26 @@ fn shown(lab: &Lab, rank: usize) -> Vec<Value> {
     serde_json::from_str(&text(&output.stdout)).unwrap()
 }
 
-/// Returns how many packets a host has sent on the paths of the job.
-fn carried(lab: &Lab, rank: usize, report: &Value) -> u64 {
+/// Returns how many packets a host has sent on those paths of the job whose prefixes begin with `family`.
+fn carried(lab: &Lab, rank: usize, report: &Value, family: &str) -> u64 {
     let rows: Value =
         serde_json::from_str(&lab.must(&format!("host0{rank}"), &[SRV6D, "show", "paths", "--json"])).unwrap();
     let prefixes: Vec<&Value> = report["paths"].as_array().unwrap().iter().map(|path| &path["prefix"]).collect();
-    let own = rows.as_array().unwrap().iter().filter(|row| prefixes.contains(&&row["prefix"]));
+    let is_meant =
+        |row: &&Value| prefixes.contains(&&row["prefix"]) && row["prefix"].as_str().unwrap().starts_with(family);
+    let own = rows.as_array().unwrap().iter().filter(is_meant);
     own.map(|row| row["packets"].as_u64().unwrap()).sum()
 }
 
-/// Runs three ranks, and checks that their traffic takes the paths of the job as long as it lasts.
-fn ranks_take_the_paths_of_their_job(lab: &Lab, how: &[&str], environ: &[(&str, &str)]) {
+/// Runs three ranks, and checks that their traffic takes the paths of the job as long as it lasts. `family` is what the addresses
+/// that they send to begin with.
+fn ranks_take_the_paths_of_their_job(lab: &Lab, family: &str, how: &[&str], environ: &[(&str, &str)]) {
     let ranks: Vec<Rank> = (0..3).map(|rank| Rank::start(lab, rank, how, environ)).collect();
     for (rank, running) in ranks.iter().enumerate() {
         let report = running.report();
         assert_eq!((&report["sum"], &report["complete"]), (&6.into(), &true.into()), "{report}");
-        assert_eq!(report["paths"].as_array().unwrap().len(), 2, "{report}");
-        assert!(carried(lab, rank, &report) > 0, "rank {rank} has sent past its paths: {report}");
+        assert_eq!(report["paths"].as_array().unwrap().len(), 4, "two peers with two addresses each: {report}");
+        assert!(carried(lab, rank, &report, family) > 0, "rank {rank} has sent past its paths: {report}");
         assert_eq!(shown(lab, rank)[0]["state"], "installed");
     }
     ranks.into_iter().for_each(Rank::end);
@@ -239,7 +243,7 @@ fn ranks_of_a_job_take_its_paths_and_go_on_without_a_daemon() {
         return println!("SKIPPED: there is no python3 of version 3.9 or later");
     }
     let lab = lab("ranks");
-    ranks_take_the_paths_of_their_job(&lab, &[], &[]);
+    ranks_take_the_paths_of_their_job(&lab, "fcbb:", &[], &[]);
 
     // A rank that is killed: its daemon sees that, and its paths go after the time of grace. The others stay.
     let mut ranks: Vec<Rank> = (0..3).map(|rank| Rank::start(&lab, rank, &[], &[])).collect();
@@ -270,7 +274,8 @@ fn gloo_ranks_of_a_job_take_its_paths() {
         return println!("SKIPPED: {python} has no PyTorch with gloo; SRV6D_TEST_PYTHON names another one");
     }
     let lab = lab("gloo");
-    ranks_take_the_paths_of_their_job(&lab, &["torch"], &[]);
+    // Of an interface with both families gloo takes the IPv4 address.
+    ranks_take_the_paths_of_their_job(&lab, "10.200.", &["torch"], &[]);
     let is_hooked =
         "import torch, re; raise SystemExit([int(n) for n in re.findall(r'\\d+', torch.__version__)[:2]] < [2, 5])";
     if !runs(is_hooked) {
@@ -283,5 +288,5 @@ fn gloo_ranks_of_a_job_take_its_paths() {
     fs::write(information.join("METADATA"), "Metadata-Version: 2.1\nName: srv6d\nVersion: 0\n").unwrap();
     fs::write(information.join("entry_points.txt"), "[torch.backends]\nsrv6d = srv6d.torch:autoload\n").unwrap();
     let path = format!("{}:{}", sources(), scratch.0.display());
-    ranks_take_the_paths_of_their_job(&lab, &["hook"], &[("PYTHONPATH", &path), ("TORCH_SRV6D", "1")]);
+    ranks_take_the_paths_of_their_job(&lab, "10.200.", &["hook"], &[("PYTHONPATH", &path), ("TORCH_SRV6D", "1")]);
 }

@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from . import addresses, environment, job as jobs
 from .board import Abandoned, Board, Listener, Pulse, Store, StoreLost
@@ -47,6 +47,8 @@ class Outcome:
     missing: Mapping[str, str] = field(default_factory=dict)
     #: Interface of the traffic, if it is known.
     interface: str | None = None
+    #: Addresses and prefixes of this rank that its peers send to.
+    addresses: Sequence[str] = ()
     #: Whether the job is placed, so that every rank knows of it.
     is_placed: bool = False
     #: Whether there is nothing to coordinate, because no rank sends to another host.
@@ -128,6 +130,7 @@ class _Conversation:
         self.outcome.interface = interface
         given = list(self.settings.addresses)
         own = given or [str(address) for address in (addresses.of_interface(interface) if interface else [])][:8]
+        self.outcome.addresses = own
         me = {
             "rank": self.place.rank,
             "host": environment.find_host(self.environ, self.settings, self.place),

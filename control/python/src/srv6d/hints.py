@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from typing import Mapping, Sequence
+from typing import Mapping, Sequence, Union
 
 from . import addresses
 from .environment import Settings
@@ -59,13 +59,37 @@ def _is_address(text: str, wanted: addresses.Address) -> bool:
         return False
 
 
-def of_job(settings: Settings, environ: Mapping[str, str], interface: str | None) -> dict[str, str]:
-    """Returns the variables to set, without those that are set already."""
+def _networks(texts: Sequence[str]) -> list[Union[ipaddress.IPv4Network, ipaddress.IPv6Network]]:
+    return [ipaddress.ip_network(text, strict=False) for text in texts]
+
+
+def passed_by(interface: str, given: Sequence[str]) -> str | None:
+    """Returns the address that gloo tells the peers, if the job has no path to it. None: it has.
+
+    ``given``: addresses and prefixes of this rank in the job. Of an interface with both families, gloo takes the IPv4 address.
+    """
+    own = addresses.of_interface(interface)
+    chosen = next((address for address in own if address.version == 4), own[0] if own else None)
+    if chosen is None or any(chosen in network for network in _networks(given)):
+        return None
+    return str(chosen)
+
+
+def of_job(
+    settings: Settings, environ: Mapping[str, str], interface: str | None, given: Sequence[str] = ()
+) -> dict[str, str]:
+    """Returns the variables to set, without those that are set already.
+
+    ``given``: addresses and prefixes of this rank in the job.
+    """
     found: dict[str, str] = {}
     if interface is not None and "interface" in settings.hints:
         found["GLOO_SOCKET_IFNAME"] = interface
         # With `=`, NCCL takes this very name and no name that only begins so.
         found["NCCL_SOCKET_IFNAME"] = f"={interface}"
+        if given and all(network.version == 6 for network in _networks(given)):
+            # NCCL would take an IPv4 address of the interface before an IPv6 address.
+            found["NCCL_SOCKET_FAMILY"] = "AF_INET6"
     if interface is not None and "gid" in settings.hints:
         index = gid_index(interface, addresses.of_interface(interface))
         if index is not None:

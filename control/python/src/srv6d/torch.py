@@ -128,10 +128,21 @@ def _prepare(
     outcome = coordinate(given["store"], place, settings, os.environ, str(_State.groups))
     _State.outcome = outcome
     if outcome.is_placed:
-        os.environ.update(hints.of_job(settings, os.environ, outcome.interface))
+        os.environ.update(hints.of_job(settings, os.environ, outcome.interface, outcome.addresses))
+        _check_gloo(backend, outcome)
     if outcome.member is not None:
         atexit.register(outcome.member.end)
     return outcome
+
+
+def _check_gloo(backend: Any, outcome: Outcome) -> None:
+    """Warns if gloo is about to tell the peers an address to which the job has no path."""
+    interface = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is None or interface != outcome.interface or (backend is not None and "gloo" not in str(backend).lower()):
+        return
+    address = hints.passed_by(interface, outcome.addresses)
+    if address is not None:
+        _log.warning("gloo sends to %s on %s, and the job has no path there: add it to SRV6D_ADDRESSES", address, interface)
 
 
 def _with_arguments(place: Place | None, given: dict[str, Any]) -> Place | None:
