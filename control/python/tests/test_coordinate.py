@@ -34,7 +34,7 @@ class Ranks(unittest.TestCase):
         self.settings = [self.of(rank) for rank in range(3)]
         self.environ: list[dict[str, str]] = [{} for _ in range(3)]
         for target, name, value in (
-            (Listener, "PATIENCE", 1.5), (Pulse, "INTERVAL", 0.1), (srv6d.job, "_LOOK", 0.02), (srv6d.job, "DEFAULT_LEASE", 0.3),
+            (Listener, "PATIENCE", 4.0), (Pulse, "INTERVAL", 0.1), (srv6d.job, "_LOOK", 0.02), (srv6d.job, "DEFAULT_LEASE", 0.3),
         ):  # fmt: skip
             patch = mock.patch.object(target, name, value)
             patch.start()
@@ -42,7 +42,7 @@ class Ranks(unittest.TestCase):
 
     def of(self, rank: int, **more: Any) -> Settings:
         return Settings(socket=self.daemons[rank].path, host=f"host0{rank}", addresses=(f"fcbb:0:800:{rank}::2",),
-                        job="llm", timeout=5.0, **more)  # fmt: skip
+                        job="llm", timeout=20.0, **more)  # fmt: skip
 
     def run_ranks(self, ranks: list[int] | None = None, size: int = 3, store: Store | None = None) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
@@ -196,7 +196,7 @@ class Ranks(unittest.TestCase):
         self.assertTrue(outcomes[0].is_placed and outcomes[1].is_placed)
 
     def test_paths_that_do_not_come_into_force_are_named_and_the_job_goes_on(self) -> None:
-        self.settings = [replace(self.of(rank), timeout=2.0) for rank in range(3)]
+        self.settings = [replace(self.of(rank), timeout=3.0) for rank in range(3)]
         self.daemons[1].stuck = "fcbb:0:800:2::2/128"
         outcomes = self.run_ranks()
         says = "1 of 2 paths are not in force: fcbb:0:800:2::2/128: the neighbour is not resolved"
@@ -270,14 +270,14 @@ class Ranks(unittest.TestCase):
     # Peers that fail, disagree or lie.
 
     def test_a_rank_that_does_not_come_is_named(self) -> None:
-        self.settings = [replace(self.of(rank), timeout=1.0) for rank in range(3)]
+        self.settings = [replace(self.of(rank), timeout=3.0) for rank in range(3)]
         for outcome in self.run_ranks(ranks=[0, 1]).values():
-            self.assert_plain(outcome, "rank 0: rank 2 did not come within 1 s")
+            self.assert_plain(outcome, "rank 0: rank 2 did not come within 3 s")
 
     def test_a_rank_0_that_does_not_come_is_named(self) -> None:
-        self.settings = [replace(self.of(rank), timeout=1.0) for rank in range(3)]
+        self.settings = [replace(self.of(rank), timeout=3.0) for rank in range(3)]
         for outcome in self.run_ranks(ranks=[1, 2]).values():
-            self.assert_plain(outcome, "rank 0 did not come within 1 s")
+            self.assert_plain(outcome, "rank 0 did not come within 3 s")
 
     def test_a_rank_0_that_dies_before_the_verdict_is_named(self) -> None:
         board = Board(self.store, "0")
@@ -360,7 +360,7 @@ class Ranks(unittest.TestCase):
         self.store.is_there.clear()
         self.addCleanup(self.store.is_there.set)
         self.settings = [replace(self.of(rank), timeout=0.2) for rank in range(3)]
-        with mock.patch.object(srv6d.job, "PLACING_PATIENCE", 0.2):
+        with mock.patch.object(srv6d.job, "PLACING_PATIENCE", 0.2), mock.patch.object(srv6d.job, "PATIENCE", 0.2):
             for outcome in self.run_ranks().values():
                 self.assert_plain(outcome, "the job's store does not answer")
 

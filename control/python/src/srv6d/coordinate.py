@@ -71,13 +71,13 @@ class _Needless(_NotCoordinated):
 def coordinate(store: Store, place: Place, settings: Settings, environ: Mapping[str, str], name: str = "0") -> Outcome:
     """Coordinates the job of the ranks that share ``store``. All of them call this, with the same ``name``.
 
-    Returns after about four times ``settings.timeout`` and two minutes at the latest; within seconds if all is well.
+    Returns after about four times ``settings.timeout`` and three minutes at the latest; within seconds if all is well.
     """
     board = Board(store, name)
     conversation = _Conversation(board, place, settings, environ)
     thread = threading.Thread(target=conversation.run, name="srv6d-coordinate", daemon=True)
     thread.start()
-    thread.join(4 * settings.timeout + jobs.PLACING_PATIENCE + Listener.PATIENCE)
+    thread.join(4 * (settings.timeout + jobs.PATIENCE) + jobs.PLACING_PATIENCE)
     if thread.is_alive():
         # A store that is gone may hold the thread inside a call for ever.
         board.abandon()
@@ -245,7 +245,8 @@ class _Conversation:
     def _summarise(self) -> None:
         """Waits until all ranks are ready, and pins those that are not."""
         size = self.place.world_size
-        until = time.monotonic() + self.settings.timeout
+        # A rank that joins late says what it misses as much later than this one.
+        until = time.monotonic() + self.settings.timeout + jobs.PATIENCE
         all_there = self.board.wait(until, lambda: self.board.count("settled", 0) >= size)
         missing: dict[str, str] = {}
         if not all_there or self.board.count("troubled", 0):
@@ -277,7 +278,7 @@ class _Conversation:
         self.board.count("settled")
         if self.place.rank == 0:
             self._summarise()
-        far = time.monotonic() + 2 * self.settings.timeout
+        far = time.monotonic() + 2 * (self.settings.timeout + jobs.PATIENCE)
         if not self.board.wait(far, lambda: self.board.has("summary"), listener.is_silent) or not self.board.has("summary"):
             self.outcome.missing = {"0": self._silence(listener)}
             return
