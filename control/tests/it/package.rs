@@ -1,4 +1,4 @@
-//! Tests of packaging: the Debian package goes into a clean root and leaves no trace; the container of the DaemonSet has the capabilities that
+//! Tests of packaging: the Debian package goes into a clean root and leaves no trace; the container of the `DaemonSet` has the capabilities that
 //! it needs.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -115,7 +115,7 @@ fn listed<'t>(yaml: &'t str, key: &str) -> &'t str {
     yaml.split_once(&format!("{key}: [")).unwrap().1.split_once(']').unwrap().0
 }
 
-/// What a container of the DaemonSet has: its capabilities, and `/proc/sys` read-only. `COMMAND` is the container's.
+/// What a container of the `DaemonSet` has: its capabilities, and `/proc/sys` read-only. `COMMAND` is the container's.
 const CONTAINER: &str = r#"
 ip link set lo up && ip link add eth1 type veth peer name far && ip link set far up && ip link set eth1 up || exit
 ip address add fcbb:0:800::2/64 dev eth1 nodad || exit

@@ -23,7 +23,7 @@ const JOBS: &str = "\n[jobs]\nallowed_prefixes = [\"fcbb:0:800::/40\", \"10.200.
 /// Oldest Python that the package supports.
 const OLDEST: &str = "import sys; sys.exit(sys.version_info < (3, 9))";
 
-/// Returns the Python of the tests: `SRV6D_TEST_PYTHON`, for one that has PyTorch, or else `python3`.
+/// Returns the Python of the tests: `SRV6D_TEST_PYTHON`, for one that has `PyTorch`, or else `python3`.
 fn python() -> String {
     std::env::var("SRV6D_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
@@ -164,7 +164,7 @@ impl Rank {
 
     /// Returns what it prints once it has the sum of all ranks.
     fn report(&self) -> Value {
-        let line = self.output.recv_timeout(2 * PATIENCE).expect("a rank prints its report");
+        let line = self.output.recv_timeout(2 * PATIENCE).unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
