@@ -5,7 +5,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E)
 # Where cargo builds, should somebody keep that elsewhere.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help deps build install uninstall deb demo test test-all test-rootless test-root test-zerocopy bench bench-net lint doc
+.PHONY: help deps build install uninstall deb wheel demo test test-all test-rootless test-root test-zerocopy bench bench-net lint doc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -44,6 +44,9 @@ uninstall: ## takes all of that away again; configuration stays
 
 deb: build ## a Debian package of it, in target/: make deb
 	scripts/make-deb $(TARGET)
+
+wheel: ## the Python package for training jobs, in target/: make wheel
+	scripts/make-wheel $(TARGET)
 
 demo: build ## the fabric lab, with traffic crossing it
 	$(ROOT) $(TARGET)/release/srv6d lab demo

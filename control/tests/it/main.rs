@@ -72,6 +72,7 @@ mod metrics;
 mod operations;
 mod package;
 mod perimeter;
+mod python;
 mod rooms;
 mod sonic_commands;
 mod sonic_leaf;

@@ -1,4 +1,5 @@
-//! Test of the Debian package: it is built, installed into a clean root, and removed again without a trace.
+//! Tests of packaging: the Debian package goes into a clean root and leaves no trace; the container of the `DaemonSet` has the capabilities that
+//! it needs.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use crate::support;
@@ -108,4 +109,62 @@ fn the_package_goes_into_a_clean_root_and_leaves_no_trace() {
         fs::remove_dir(root.join(parent)).unwrap();
     }
     assert_eq!(everything_in(&root), before);
+}
+
+/// Returns what stands in brackets behind a key of a YAML file.
+fn listed<'t>(yaml: &'t str, key: &str) -> &'t str {
+    yaml.split_once(&format!("{key}: [")).unwrap().1.split_once(']').unwrap().0
+}
+
+/// What a container of the `DaemonSet` has: its capabilities, and `/proc/sys` read-only. `COMMAND` is the container's.
+const CONTAINER: &str = r#"
+ip link set lo up && ip link add eth1 type veth peer name far && ip link set far up && ip link set eth1 up || exit
+ip address add fcbb:0:800::2/64 dev eth1 nodad || exit
+mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys || exit
+setpriv --bounding-set -all,$CAPABILITIES --inh-caps -all,$CAPABILITIES sh -c "$COMMAND" &
+for _ in $(seq 100); do srv6d show process --socket "$SOCKET" && break; sleep 0.2; done
+kill $!; wait $!
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn the_daemonset_has_the_capabilities_that_it_needs_and_srv6d_keeps_three() {
+    let yaml = fs::read_to_string(format!("{REPOSITORY}/packaging/kubernetes/daemonset.yaml")).unwrap();
+    let capabilities: Vec<String> =
+        listed(&yaml, "add").split(", ").map(|name| format!("+{}", name.to_lowercase())).collect();
+    let scratch = Scratch(std::env::temp_dir().join(format!("srv6d-daemonset-{}", std::process::id())));
+    fs::create_dir_all(&scratch.0).unwrap();
+    let (file, socket) = (scratch.0.join("srv6d.toml"), scratch.0.join("srv6d.sock"));
+    let api = format!("[api]\nsocket = {:?}\nmetrics = \"off\"\n", socket.display().to_string());
+    fs::write(&file, api + "[[port]]\nname = \"eth1\"\n[[route]]\nprefix = \"fcbb::/32\"\nvia = \"fcbb:0:800::1\"\n")
+        .unwrap();
+    let command = listed(&yaml, "command").split('"').nth(1).unwrap();
+    let command = command.replace("/etc/srv6d/srv6d.toml", file.to_str().unwrap());
+    assert!(command.contains(file.to_str().unwrap()), "{command}");
+    let path = Path::new(SRV6D).parent().unwrap().display().to_string() + ":" + &std::env::var("PATH").unwrap();
+    let output = Command::new("timeout")
+        .args([
+            "60",
+            "unshare",
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "bash",
+            "-c",
+            CONTAINER,
+        ])
+        .envs([("PATH", path), ("COMMAND", command), ("CAPABILITIES", capabilities.join(","))])
+        .env("SOCKET", &socket)
+        .output()
+        .unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    if said.contains("setpriv: apply capabilities") {
+        return println!("SKIPPED: this user may not have {}", capabilities.join(", "));
+    }
+    let kept = said.lines().find(|line| line.starts_with("capabilities"));
+    assert_eq!(kept, Some("capabilities  CAP_BPF CAP_NET_ADMIN CAP_NET_RAW"), "{said}");
+    assert!(said.contains("1 ports attached"), "{said}");
 }
