@@ -128,7 +128,7 @@ kill $!; wait $!
 
 #[test]
 #[ignore = "needs root"]
-fn the_daemonset_has_the_capabilities_that_it_needs_and_srv6d_keeps_three() {
+fn the_daemonset_has_the_capabilities_that_it_needs_and_srv6d_keeps_four() {
     let yaml = fs::read_to_string(format!("{REPOSITORY}/packaging/kubernetes/daemonset.yaml")).unwrap();
     let capabilities: Vec<String> =
         listed(&yaml, "add").split(", ").map(|name| format!("+{}", name.to_lowercase())).collect();
@@ -165,6 +165,6 @@ fn the_daemonset_has_the_capabilities_that_it_needs_and_srv6d_keeps_three() {
         return println!("SKIPPED: this user may not have {}", capabilities.join(", "));
     }
     let kept = said.lines().find(|line| line.starts_with("capabilities"));
-    assert_eq!(kept, Some("capabilities  CAP_BPF CAP_NET_ADMIN CAP_NET_RAW"), "{said}");
+    assert_eq!(kept, Some("capabilities  CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_PERFMON"), "{said}");
     assert!(said.contains("1 ports attached"), "{said}");
 }
