@@ -284,6 +284,9 @@ fn frame(ends: &Ends, what: &str, row: usize) -> Vec<u8> {
             return tagged(&[(0x8100, 0x6000)], &udp(OWN, "2001:db8:d::1"));
         }
         "a carrier with the tag of a VLAN that is no port" => return tagged(&[(0x8100, 9)], &carrier),
+        "the same with a priority tag behind that of the VLAN" => {
+            return tagged(&[(0x8100, 9), (0x8100, 0)], &carrier);
+        }
         "IPv6 for a route that only the kernel has, to the MAC address of a macvlan" => {
             return ethernet(ABOVE, ends.a, None, V6, &udp(OWN, "2001:db8:c::1"));
         }

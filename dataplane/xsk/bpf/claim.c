@@ -470,7 +470,9 @@ static ALWAYS_INLINE void count_given(__u32 socket)
 }
 
 /* Decides about a frame. `vid` is the VID of a tag that stands beside the frame, or 0. If the queue has no worker, or
- * the frame is not for the port itself, the result WORKER is given only for packets that the kernel must not have. */
+ * the frame is not for the port itself, the result WORKER is given only for packets that the kernel must not have.
+ *
+ * Tags with VID 0 only carry a priority. The kernel removes any number of them, in front of a VLAN's tag and behind it. */
 static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct port *port, __u32 vid, int has_worker)
 {
 	const void *data = (const void *)(long)ctx->data;
@@ -478,33 +480,43 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 	const struct eth *eth = data;
 	const void *l3 = eth + 1;
 	struct arrival in = { .port = port, .rules = port->rules };
+	enum verdict verdict = KERNEL;
+	int is_behind_vlan = 0, i;
 	const __u32 *rules;
 	__be16 type;
-	int i;
 
 	if (l3 > end)
 		return KERNEL;
 	in.may_claim = has_worker && for_this_port(port, eth);
 
 	type = eth->type;
-	/* Tags with VID 0 only carry a priority. The kernel removes any number of them. */
 #pragma unroll
 	for (i = 0; i <= PRIORITY_TAGS; i++) {
 		const struct vlan *tag = l3;
+		__u32 next;
 
-		if (vid || !is_tag(type))
+		if (!is_tag(type))
 			break;
-		l3 = tag + 1;
-		if (l3 > end)
+		if ((const void *)(tag + 1) > end)
 			return KERNEL;
-		vid = htons(tag->tci) & VLAN_VID_MASK;
-		/* The VLAN of a service provider (802.1ad) is never a port of srv6d. */
-		if (vid && type == htons(ETH_P_8021AD))
+		next = htons(tag->tci) & VLAN_VID_MASK;
+		/* A VLAN in a VLAN is never a port of srv6d, and neither is that of a service provider (802.1ad). */
+		if (next && (vid || type == htons(ETH_P_8021AD)))
 			return KERNEL;
-		type = tag->type;
-		if (!vid && i == PRIORITY_TAGS)
+		if (!next && i == PRIORITY_TAGS)
 			return port->rules & GUARDS_SIDS ? NOBODY : KERNEL;
+		is_behind_vlan |= vid && !next;
+		if (next)
+			vid = next;
+		l3 = tag + 1;
+		type = tag->type;
 	}
+	/* Nobody has read what is behind so many tags. */
+	if (i > PRIORITY_TAGS && is_tag(type))
+		return port->rules & GUARDS_SIDS ? NOBODY : KERNEL;
+	/* A worker reads no tag behind that of a VLAN. */
+	if (is_behind_vlan)
+		in.may_claim = 0;
 	if (vid) {
 		rules = vlan_rules(port, vid);
 		if (rules) {
@@ -519,12 +531,11 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 		return KERNEL;
 	}
 
-	/* If there is a second tag, the type is neither of the two IP types. */
 	if (type == htons(ETH_P_IPV6))
-		return claim_ipv6(ctx, &in, l3, end);
-	if (type == htons(ETH_P_IP))
-		return claim_ipv4(ctx, &in, l3, end);
-	return KERNEL;
+		verdict = claim_ipv6(ctx, &in, l3, end);
+	else if (type == htons(ETH_P_IP))
+		verdict = claim_ipv4(ctx, &in, l3, end);
+	return is_behind_vlan && verdict == WORKER ? NOBODY : verdict;
 }
 
 #ifdef READS_TAGS
