@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    manual_page();
+    manual_page()?;
     let is = |key: &str, value: &str| env::var(key).is_ok_and(|found| found == value);
     // A development build does not say it, so that a commit does not build the program anew.
     let commit = if is("PROFILE", "release") { commit() } else { None };
@@ -17,7 +17,7 @@ fn main() {
     // rustc links with its own lld on this target only. Other linkers may not know the options.
     let has_lld = is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "gnu");
     if !has_lld || !is("PROFILE", "release") {
-        return;
+        return Ok(());
     }
     // Equal functions, of which generic code has many, are kept once.
     println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
@@ -25,22 +25,22 @@ fn main() {
         // A relocation takes a few bits instead of 24 bytes. The loader of older libraries cannot read that.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    Ok(())
 }
 
 /// Writes srv6d.toml(5), which says what the reference of the configuration says.
-fn manual_page() {
+fn manual_page() -> Result<(), Box<dyn std::error::Error>> {
     const REFERENCE: &str = "../docs/configuration.md";
     println!("cargo::rerun-if-changed={REFERENCE}");
-    let reference = fs::read_to_string(REFERENCE).expect("the reference of the configuration is part of the sources");
+    let reference = fs::read_to_string(REFERENCE)?;
     let head = srv6d_manual::Head {
         name: "srv6d.toml",
         section: 5,
         about: "configuration of srv6d",
         version: concat!("srv6d ", env!("CARGO_PKG_VERSION")),
     };
-    let directory = env::var("OUT_DIR").expect("cargo sets it");
-    let page = Path::new(&directory).join("srv6d.toml.5");
-    fs::write(page, srv6d_manual::page(head, &reference)).expect("cargo's directory can be written");
+    let page = Path::new(&env::var("OUT_DIR")?).join("srv6d.toml.5");
+    Ok(fs::write(page, srv6d_manual::page(head, &reference))?)
 }
 
 /// Returns the short name of the commit that is checked out. Sources without a repository have none.

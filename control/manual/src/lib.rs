@@ -22,15 +22,15 @@ pub struct Head<'h> {
 /// Returns the manual page of a text in Markdown. Its first heading is left out, because the head of the page has a name.
 pub fn page(head: Head<'_>, markdown: &str) -> String {
     let Head { name, section, about, version } = head;
-    let mut page = Page::default();
     // The first line asks man(1) for tbl(1). Lines are not stretched to one width, which is ugly in the cells of a table.
-    page.text = format!(
+    let begin = format!(
         "'\\\" t\n.TH {} {section} \"\" \"{}\" \"srv6d\"\n.ad l\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n",
         escaped(name),
         escaped(version),
         escaped(name),
         escaped(about)
     );
+    let mut page = Page { text: begin, ..Page::default() };
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
         page.add(&event);
     }
