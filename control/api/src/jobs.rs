@@ -5,7 +5,7 @@ use srv6d_job::{Job, Occupancy, Placement, RankPath, RankPaths, Share};
 
 /// A request about a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "action", rename_all = "lowercase")]
+#[serde(tag = "action", rename_all = "lowercase", deny_unknown_fields)]
 pub enum JobRequest {
     /// Say what the jobs of this daemon occupy of the fabric.
     Occupancy,
@@ -80,7 +80,11 @@ pub enum JobRequest {
 
 /// How long a rank lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "no `hold`: write \"process\", {\"process\": PID}, {\"seconds\": 60} or \"end\"")]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "no `hold`: write \"process\", {\"process\": PID}, {\"seconds\": 60} or \"end\""
+)]
 pub enum Hold {
     /// A word.
     Word(HoldWord),

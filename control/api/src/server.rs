@@ -28,6 +28,9 @@ static UMASK: Mutex<()> = Mutex::new(());
 /// socket's owner and group can connect, and no client is disconnected because its reload takes long.
 const CONNECTIONS: usize = 64;
 
+/// Length of the longest request in bytes that is decoded at once.
+const SHORT_REQUEST: usize = 64 * 1024;
+
 /// A client that sends nothing for this long is disconnected.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -264,7 +267,13 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: A
         () = asking.notified() => return Err(io::Error::other("there are too many connections, and it was silent")),
     }
     drop(asking);
-    let Answer { response, successor } = match decode::<Request>(&line) {
+    // A long line takes a while to decode, and this thread is that of the control loop.
+    let request = if line.len() > SHORT_REQUEST {
+        spawn_blocking(move || decode::<Request>(&line)).await.map_err(io::Error::other)?
+    } else {
+        decode::<Request>(&line)
+    };
+    let Answer { response, successor } = match request {
         Ok(request) => forward(request, peer, &control).await,
         Err(error) => Response::failed(error.to_string()).into(),
     };

@@ -11,12 +11,14 @@
 
 #![forbid(unsafe_code)]
 
+mod checked;
 mod flows;
 mod job;
 mod placed;
 mod refused;
 mod table;
 
+pub use checked::CheckedJob;
 pub use flows::{HostFlow, flows};
 pub use job::{Address, Job, Member, Pair, Pattern};
 pub use placed::{Limits, Occupancy, Placement, RankPath, RankPaths, Share, fingerprint};

@@ -7,7 +7,8 @@ use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::job::{Address, Job, check_id, check_name, hex};
+use crate::checked::CheckedJob;
+use crate::job::{Address, check_id, check_name, hex};
 use crate::refused::{Code, Refused};
 use crate::{MOST_LINKS, MOST_PATHS};
 
@@ -130,49 +131,56 @@ impl Limits {
 }
 
 impl Placement {
-    /// Checks that the paths of a rank fit the job that the rank knows, and what jobs may do here.
+    /// Checks that this is a placement of the job that a rank knows.
     ///
     /// # Errors
-    /// A refusal that names the path and the fix.
-    pub fn check(&self, job: &Job, rank: u32, paths: &[RankPath], limits: &Limits) -> Result<(), Refused> {
-        job.check()?;
-        self.check_itself(paths)?;
+    /// A refusal that names the fix.
+    pub fn check(&self, job: &CheckedJob) -> Result<(), Refused> {
+        self.check_itself()?;
+        let (digest, job) = (job.digest(), job.job());
         if self.job != job.id {
             let why =
                 format!("the placement is of job {}, and {} joins: hand over the one of {}", self.job, job.id, job.id);
             return Err(Refused::new(Code::ForeignJob, why));
         }
-        let digest = job.digest();
         if self.digest != digest || self.generation != job.generation {
             return Err(Refused::new(
                 Code::MembersDisagree,
                 format!(
-                    "rank {rank} knows job {} as {digest}, generation {}; placed was {}, generation {}: all ranks must \
-                     have the same members, addresses, pattern and other keys",
+                    "a rank knows job {} as {digest}, generation {}; placed was {}, generation {}: all ranks must have \
+                     the same members, addresses, pattern and other keys",
                     job.id, job.generation, self.digest, self.generation
                 ),
             ));
         }
+        Ok(())
+    }
+
+    /// Checks that the paths of a rank fit its job, and what jobs may do here.
+    ///
+    /// # Errors
+    /// A refusal that names the path and the fix.
+    pub fn check_paths(job: &CheckedJob, rank: u32, paths: &[RankPath], limits: &Limits) -> Result<(), Refused> {
+        check_sizes(paths)?;
         let Some(own) = job.member(rank) else {
-            let why = format!("rank {rank} of {} members: ranks are 0 to {}", job.members.len(), job.members.len() - 1);
+            let size = job.job().members.len();
+            let why = format!("rank {rank} of {size} members: ranks are 0 to {}", size - 1);
             return Err(Refused::new(Code::InvalidJob, why));
         };
-        let at_home: HashSet<&Address> =
-            job.members.iter().filter(|member| member.host == own.host).flat_map(|member| &member.addresses).collect();
         let mut seen = HashSet::new();
         for path in paths {
             let foreign = |why: String| Err(Refused::new(Code::ForeignPrefix, why));
             let RankPath { to, prefix, segments, .. } = path;
             let Some(member) = job.member(*to) else {
-                return foreign(format!("{prefix} is said to be of rank {to}, which job {} does not have", job.id));
+                let id = &job.job().id;
+                return foreign(format!("{prefix} is said to be of rank {to}, which job {id} does not have"));
             };
             // Ranks of one host share its paths.
-            let of_host = job.members.iter().filter(|other| other.host == member.host);
-            if !of_host.flat_map(|other| &other.addresses).any(|address| address.0 == *prefix) {
+            if job.host_of(&Address(*prefix)) != Some(&member.host) {
                 let why = "a path leads to an address of the member that it names";
                 return foreign(format!("{prefix} is no address of {}, the host of rank {to}: {why}", member.host));
             }
-            if at_home.contains(&Address(*prefix)) {
+            if member.host == own.host {
                 return foreign(format!(
                     "{prefix} is of {} itself: a host does not send to itself over the fabric",
                     own.host
@@ -186,13 +194,8 @@ impl Placement {
         Ok(())
     }
 
-    /// Checks what the placement and the paths say by themselves: sizes and names.
-    fn check_itself(&self, paths: &[RankPath]) -> Result<(), Refused> {
-        let large =
-            |what: &str, most: usize| Err(Refused::new(Code::TooLarge, format!("{what}: at most {most} are read")));
-        if paths.len() > MOST_PATHS {
-            return large("paths of a rank", MOST_PATHS);
-        }
+    /// Checks what the placement says by itself: sizes and names.
+    pub(crate) fn check_itself(&self) -> Result<(), Refused> {
         if self.links.len() > MOST_LINKS {
             return large("links of a placement", MOST_LINKS);
         }
@@ -204,17 +207,26 @@ impl Placement {
         check_id("the placement's number", &self.number)?;
         let names = self.links.iter().map(|(key, _)| key).chain(&self.busiest_link);
         let names = names.chain(self.shares.iter().flat_map(|share| share.links.iter().chain([&share.job])));
-        names
-            .chain(paths.iter().flat_map(|path| &path.via))
-            .try_for_each(|name| check_name("a link or switch", name))?;
-        let wrong =
-            |path: &RankPath| !(1..=MOST_SEGMENTS).contains(&path.segments.len()) || path.via.len() > MOST_SWITCHES;
-        if let Some(path) = paths.iter().find(|path| wrong(path)) {
-            let why = format!("{} segments to {}: a path has 1 to {MOST_SEGMENTS}", path.segments.len(), path.prefix);
-            return Err(Refused::new(Code::CarrierNotAllowed, why));
-        }
-        Ok(())
+        names.into_iter().try_for_each(|name| check_name("a link", name))
     }
+}
+
+fn large(what: &str, most: usize) -> Result<(), Refused> {
+    Err(Refused::new(Code::TooLarge, format!("{what}: at most {most} are read")))
+}
+
+/// Checks what paths say by themselves: sizes and names.
+pub(crate) fn check_sizes(paths: &[RankPath]) -> Result<(), Refused> {
+    if paths.len() > MOST_PATHS {
+        return large("paths of a rank", MOST_PATHS);
+    }
+    paths.iter().flat_map(|path| &path.via).try_for_each(|name| check_name("a switch", name))?;
+    let wrong = |path: &RankPath| !(1..=MOST_SEGMENTS).contains(&path.segments.len()) || path.via.len() > MOST_SWITCHES;
+    if let Some(path) = paths.iter().find(|path| wrong(path)) {
+        let why = format!("{} segments to {}: a path has 1 to {MOST_SEGMENTS}", path.segments.len(), path.prefix);
+        return Err(Refused::new(Code::CarrierNotAllowed, why));
+    }
+    Ok(())
 }
 
 impl Occupancy {
@@ -254,6 +266,7 @@ pub fn fingerprint(digest: &str, assignments: impl IntoIterator<Item = RankPaths
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use super::*;
+    use crate::job::Job;
 
     pub(crate) fn job(id: &str) -> Job {
         let text = format!(
@@ -296,7 +309,9 @@ pub(crate) mod tests {
         let job = job("a");
         let right = vec![path(1, "2001:db8:1::/64", "fcbb:0:1:2:fe06::"), path(1, "10.0.0.1/32", "fcbb:0:1:2:fe04::")];
         let checked = |placement: Placement, rank, paths: &[RankPath], limits: &Limits| {
-            placement.check(&job, rank, paths, limits).map_err(|refused| refused.code)
+            let checked = CheckedJob::new(job.clone()).unwrap();
+            let done = placement.check(&checked).and_then(|()| Placement::check_paths(&checked, rank, paths, limits));
+            done.map_err(|refused| refused.code)
         };
         let good = || placement(&job, "1");
         let limits = limits();

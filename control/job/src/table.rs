@@ -7,7 +7,7 @@
 //!                   └── join (another generation, too), renew               end: gone at once, from either
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
@@ -16,8 +16,9 @@ use srv6d_addresses::TableId;
 use srv6d_offer::{Offer, OfferedPath, OfferedSteer};
 use srv6d_process::Process;
 
-use crate::job::{Job, Pattern};
-use crate::placed::{Limits, Occupancy, Placement, RankPath};
+use crate::checked::CheckedJob;
+use crate::job::{Job, Pattern, check_id, check_name};
+use crate::placed::{Limits, Occupancy, Placement, RankPath, RankPaths, check_sizes};
 use crate::refused::{Code, Refused};
 
 /// Most jobs that a daemon knows.
@@ -61,7 +62,7 @@ pub enum Lease {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
     /// The job as the rank knows it.
-    pub job: Job,
+    pub job: CheckedJob,
     /// The placement of the whole job.
     pub placement: Placement,
     /// The rank.
@@ -152,8 +153,44 @@ impl Table {
     /// A refusal with its fix.
     pub fn join(&mut self, join: Join, limits: &Limits) -> Result<(), Refused> {
         let Join { job, placement, rank, paths, lease, user } = join;
-        placement.check(&job, rank, &paths, limits)?;
-        let host = job.member(rank).map(|member| member.host.clone()).unwrap_or_default();
+        placement.check(&job)?;
+        self.join_one(&job, &placement, rank, paths, (lease, user), limits)
+    }
+
+    /// Lets ranks of one job join, each with its paths. Nothing changes if one of them is refused.
+    ///
+    /// # Errors
+    /// A refusal with its fix.
+    pub fn join_all(
+        &mut self,
+        job: &CheckedJob,
+        placement: &Placement,
+        ranks: impl IntoIterator<Item = RankPaths>,
+        (lease, user): (Lease, u32),
+        limits: &Limits,
+    ) -> Result<(), Refused> {
+        placement.check(job)?;
+        let mut table = self.clone();
+        for RankPaths { rank, paths } in ranks {
+            table.join_one(job, placement, rank, paths, (lease, user), limits)?;
+        }
+        *self = table;
+        Ok(())
+    }
+
+    /// Lets a rank join with a placement that has been checked.
+    fn join_one(
+        &mut self,
+        checked: &CheckedJob,
+        placement: &Placement,
+        rank: u32,
+        paths: Vec<RankPath>,
+        (lease, user): (Lease, u32),
+        limits: &Limits,
+    ) -> Result<(), Refused> {
+        Placement::check_paths(checked, rank, &paths, limits)?;
+        let host = checked.member(rank).map(|member| member.host.clone()).unwrap_or_default();
+        let job = checked.job();
         let known = self.jobs.get(&job.id);
         if let Some(known) = known {
             is_owner(&job.id, known, user)?;
@@ -174,7 +211,8 @@ impl Table {
                 ));
             }
         }
-        self.check_room(&job, rank, &paths, &placement)?;
+        self.check_others(&job.id, &paths, user)?;
+        self.check_room(job, rank, &paths, placement)?;
         let id = job.id.clone();
         let known = self.jobs.entry(id).or_insert_with(|| Known {
             owner: user,
@@ -187,12 +225,59 @@ impl Table {
             placements: BTreeMap::new(),
         });
         known.generation = job.generation;
-        (known.tenant, known.priority) = (job.tenant, job.priority);
+        (known.tenant, known.priority) = (job.tenant.clone(), job.priority);
         (known.pattern, known.size) = (job.pattern, job.members.len());
         known.members.insert(rank, Membership { host, generation: job.generation, paths, lease, ending: None });
-        known.placements.insert(job.generation, placement);
+        known.placements.entry(job.generation).or_insert_with(|| placement.clone());
         known.forget_placements();
         Ok(())
+    }
+
+    /// Checks that no path takes a part of the traffic of a prefix that another user's job has. (Of two jobs with the same
+    /// prefix, the plan takes the one that was there first.)
+    fn check_others(&self, id: &str, paths: &[RankPath], user: u32) -> Result<(), Refused> {
+        let foreign = self.jobs.iter().filter(|(other, known)| *other != id && known.owner != user);
+        let prefixes = foreign.flat_map(|(other, known)| {
+            let paths = known.members.values().flat_map(|member| &member.paths);
+            paths.map(move |path| (path.prefix, other.as_str()))
+        });
+        let taken: HashMap<IpNet, &str> = prefixes.collect();
+        let lengths: BTreeSet<u8> = taken.keys().map(IpNet::prefix_len).collect();
+        for path in paths {
+            let prefix = path.prefix;
+            for &length in lengths.range(..prefix.prefix_len()) {
+                let around = IpNet::new(prefix.addr(), length).map(|net| net.trunc());
+                let Some(other) = around.ok().and_then(|net| taken.get(&net)) else { continue };
+                let why = format!("{prefix} is a part of a prefix of job {other}, which is another user's");
+                let why = format!("{why}: end that job, or let its members have the longer prefix");
+                return Err(Refused::new(Code::ForeignPrefix, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the table without what could not have joined, and how much that is. It is for a table that was read from a
+    /// file.
+    pub fn checked(mut self) -> (Self, usize) {
+        let (jobs, mut bad) = (std::mem::take(&mut self.jobs), 0);
+        for (id, known) in jobs {
+            let members = || known.members.values();
+            let names = members().map(|member| &member.host);
+            let is_good = check_id("id", &id).is_ok()
+                && known.tenant.as_ref().is_none_or(|tenant| check_id("tenant", tenant).is_ok())
+                && names.into_iter().all(|name| check_name("host", name).is_ok())
+                && members().all(|member| check_sizes(&member.paths).is_ok())
+                && members().flat_map(|member| &member.paths).all(|path| path.prefix == path.prefix.trunc())
+                && known.placements.values().all(|placement| placement.check_itself().is_ok())
+                && known.members.len() <= MOST_RANKS
+                && self.jobs.len() < MOST_JOBS;
+            if is_good {
+                self.jobs.insert(id, known);
+            } else {
+                bad += 1;
+            }
+        }
+        (self, bad)
     }
 
     /// Checks that one more rank fits the bounds of the table.

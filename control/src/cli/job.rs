@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueHint};
-use srv6d_text::escaped;
+use srv6d_text::{escaped, escaped_lines};
 
 use srv6d_api::client::{self, AskError};
 use srv6d_api::jobs::{Hold, HoldWord, JobRequest, JobView, PlacedJob};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const NAMED: usize = 5;
 /// Examples of jobs, for error messages.
 const JOB_IN_TOML: &str = r#"write e.g. `id = "a"` and `[[members]]` with `rank = 0`, `host = "host00"`, `addresses = ["2001:db8::1"]`; docs/jobs.md has every key"#;
-const JOB_IN_JSON: &str = r#"write e.g. {"id": "a", "members": [{"rank": 0, "host": "host00", "addresses": ["2001:db8::1"]}, ...]}; docs/jobs.md has every key"#;
+const JOB_IN_JSON: &str = r#"write e.g. {"id": "a", "members": [{"rank": 0, "host": "host00", "addresses": ["2001:db8::1"]}, ...]}, or name a file of TOML `.toml`; docs/jobs.md has every key"#;
 
 /// Arguments of `srv6d job`.
 #[derive(Debug, Args)]
@@ -253,6 +253,7 @@ fn join(file: &Path, placed: &Path, whose: &Whose, holding: &Holding, socket: &P
 fn wait(id: &str, rank: Option<u32>, timeout: Option<Duration>, socket: &Path) -> Result<(), Failure> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let request = asking(JobRequest::Show { job: Some(id.to_owned()) });
+    let mut is_told = false;
     loop {
         let missing = match client::ask(socket, &request) {
             Ok(Response::Jobs(views)) => missing(&views, rank),
@@ -260,7 +261,8 @@ fn wait(id: &str, rank: Option<u32>, timeout: Option<Duration>, socket: &Path) -
             Ok(Response::Refused(Refusal { code: Some(Code::UnknownJob), errors, .. })) => errors,
             Ok(Response::Refused(refusal)) => return Err(refused(&refusal)),
             Ok(_) => return Err(other_answer()),
-            Err(AskError::NotRunning { .. } | AskError::Broken { .. }) => vec!["the daemon does not answer".to_owned()],
+            // The daemon may be about to start.
+            Err(why @ (AskError::NotRunning { .. } | AskError::Broken { .. })) => vec![why.to_string()],
             Err(why) => return Err(why.into()),
         };
         if missing.is_empty() {
@@ -268,6 +270,9 @@ fn wait(id: &str, rank: Option<u32>, timeout: Option<Duration>, socket: &Path) -
         }
         if end.is_some_and(|end| Instant::now() >= end) {
             return Err(Failure::failed(too_late(id, &missing)));
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            missing.iter().take(NAMED).for_each(|what| eprintln!("waiting: {}", escaped_lines(what)));
         }
         sleep(PAUSE);
     }

@@ -9,7 +9,7 @@
 mod place;
 mod state;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::future;
 use std::io;
@@ -24,7 +24,7 @@ use srv6d_api::jobs::{Hold, HoldWord, JobRequest, JobView, PlacedJob};
 use srv6d_api::server::{Answer, Peer};
 use srv6d_config::{self as config, Config};
 use srv6d_controller::jalapeno;
-use srv6d_job::{Code, Job, Join, Lease, Limits, Occupancy, Refused, Table};
+use srv6d_job::{CheckedJob, Code, Job, Join, Lease, Limits, Occupancy, Refused, Table};
 use srv6d_offer::Offer;
 use srv6d_process::Process;
 use srv6d_text::{read_text, read_text_up_to};
@@ -43,8 +43,8 @@ const REMEMBERED: usize = 4;
 const MEMORY: Duration = Duration::from_mins(10);
 /// Number of paths after which an answer has no more ranks.
 const PAGE: usize = 40_000;
-/// Largest file of a topology, in bytes.
-const LARGEST_TOPOLOGY: u64 = 64 << 20;
+/// Largest file of a topology, in MiB.
+const LARGEST_TOPOLOGY: u64 = 64;
 /// Longest wait for a controller's topology.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Shortest and longest lease, in seconds.
@@ -211,6 +211,10 @@ impl Jobs {
                 Err(refused) => Done::Answer(answer, Response::from(refused).into()),
             },
             JobRequest::Place { job, others } => self.begin(&settings, job, others, None, answer),
+            JobRequest::Start { host, ranks, .. } if host.is_some() != ranks.is_empty() => {
+                let why = "write the `host` whose ranks join, or the `ranks`, and not both";
+                Done::Answer(answer, Response::from(Refused::new(Code::InvalidJob, why)).into())
+            }
             JobRequest::Start { job, others, host, ranks, hold } => match lease(hold, peer) {
                 Ok(lease) => {
                     let joining = Joining { host, ranks, lease, user: peer.user };
@@ -222,6 +226,7 @@ impl Jobs {
             JobRequest::Join { job, placement, rank, paths, hold } => {
                 let id = job.id.clone();
                 let joined = lease(hold, peer).and_then(|lease| {
+                    let job = CheckedJob::new(job)?;
                     let join = Join { job, placement, rank, paths, lease, user: peer.user };
                     self.table.join(join, &settings.limits)
                 });
@@ -343,26 +348,20 @@ impl Jobs {
     /// Lets all ranks of a host join, or none.
     fn join_all(&mut self, whole: &Whole, joining: Joining) -> Result<(), Refused> {
         let Joining { host, ranks, lease, user } = joining;
-        let members = whole.job.members.iter();
-        let ranks = match &host {
+        let members = whole.job.job().members.iter();
+        let ranks: BTreeSet<u32> = match &host {
             Some(host) => members.filter(|member| member.host == *host).map(|member| member.rank).collect(),
-            None => ranks,
+            None => ranks.into_iter().collect(),
         };
         if ranks.is_empty() {
             let host = host.unwrap_or_default();
-            let why =
-                format!("no member of job {} has the host {host:?}: name one of its hosts, or ranks", whole.job.id);
+            let id = &whole.job.job().id;
+            let why = format!("no member of job {id} has the host {host:?}: name one of its hosts, or ranks");
             return Err(Refused::new(Code::InvalidJob, why));
         }
         let limits = self.settings.as_ref().map(|settings| settings.limits.clone()).unwrap_or_default();
-        let mut table = self.table.clone();
-        for rank in ranks {
-            let paths = whole.of_rank(rank).paths;
-            let (job, placement) = (whole.job.clone(), whole.placement.clone());
-            table.join(Join { job, placement, rank, paths, lease, user }, &limits)?;
-        }
-        self.table = table;
-        Ok(())
+        let paths = ranks.into_iter().map(|rank| whole.of_rank(rank));
+        self.table.join_all(&whole.job, &whole.placement, paths, (lease, user), &limits)
     }
 
     fn page_of(&self, number: &str, first: u32) -> Answer {

@@ -9,7 +9,8 @@ use srv6d_controller::compose::{Options, compose};
 use srv6d_controller::document::{Topology as Sids, Vertex};
 use srv6d_controller::sid::Family;
 use srv6d_job::{
-    Code, HostFlow, Job, MOST_PATHS, Occupancy, Placement, RankPath, RankPaths, Refused, Share, fingerprint, flows,
+    CheckedJob, Code, HostFlow, Job, MOST_PATHS, Occupancy, Placement, RankPath, RankPaths, Refused, Share,
+    fingerprint, flows,
 };
 use srv6d_placement::{
     Carried, Constraints, Demand, Fabric, Flow, LinkId, NodeId, NodeKind, Paths, PerLink, Tenant, busiest_beside,
@@ -32,7 +33,7 @@ pub struct Ground {
 #[derive(Debug)]
 pub struct Whole {
     /// The job.
-    pub job: Job,
+    pub job: CheckedJob,
     /// What everybody knows of the placement.
     pub placement: Placement,
     /// Number of each rank's host.
@@ -89,7 +90,7 @@ fn cannot(why: impl std::fmt::Display) -> Refused {
 /// # Errors
 /// `topology_failed`, `cannot_place`, `invalid_job` or `too_large`, with the fix.
 pub fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Refused> {
-    job.check()?;
+    let job = CheckedJob::new(job)?;
     let Ground { mut document, functions } = ground;
     leave_out_loose_edges(&mut document);
     let failed = |why: &dyn std::fmt::Display| Refused::new(Code::TopologyFailed, format!("the topology: {why}"));
@@ -97,7 +98,7 @@ pub fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Re
     let sids = sids(&document).ok_or_else(|| failed(&"its SIDs cannot be read; compare with docs/path-server.md"))?;
     drop(document);
     let Hosts { of_rank, nodes, known } = hosts(&job, &fabric)?;
-    let flows = flows(&job, &of_rank)?;
+    let flows = flows(job.job(), &of_rank)?;
     let mut whole = Whole {
         placement: nothing(&job),
         host_of: of_rank,
@@ -126,11 +127,11 @@ pub fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Re
 }
 
 /// Returns the placement of a job that sends nothing over the fabric.
-fn nothing(job: &Job) -> Placement {
+fn nothing(job: &CheckedJob) -> Placement {
     Placement {
-        job: job.id.clone(),
-        generation: job.generation,
-        digest: job.digest(),
+        job: job.job().id.clone(),
+        generation: job.job().generation,
+        digest: job.digest().to_owned(),
         number: String::new(),
         bound: 0.0,
         busiest: 0.0,
@@ -163,9 +164,9 @@ struct Hosts {
     known: Vec<(u32, Vec<IpNet>)>,
 }
 
-fn hosts(job: &Job, fabric: &Fabric) -> Result<Hosts, Refused> {
+fn hosts(job: &CheckedJob, fabric: &Fabric) -> Result<Hosts, Refused> {
     let names = Names::of(fabric);
-    let size = u32::try_from(job.members.len()).unwrap_or(u32::MAX);
+    let size = u32::try_from(job.job().members.len()).unwrap_or(u32::MAX);
     let mut numbers: HashMap<NodeId, usize> = HashMap::new();
     let mut found = Hosts { of_rank: Vec::new(), nodes: Vec::new(), known: Vec::new() };
     let mut written: Vec<&str> = Vec::new();
@@ -251,7 +252,7 @@ fn place_flows(
     fabric: &Fabric,
     (sids, functions): (&Sids, [Option<u16>; 2]),
 ) -> Result<(), Refused> {
-    let constraints = constraints(&whole.job, nodes, fabric)?;
+    let constraints = constraints(whole.job.job(), nodes, fabric)?;
     let node = |host: usize| nodes.get(host).copied().ok_or_else(|| cannot("a host has no number"));
     let mut demand = Demand::default();
     for HostFlow { from, to, demand: amount } in flows {
@@ -264,7 +265,7 @@ fn place_flows(
             // A link that is no longer there carries nothing.
             let Some(link) = links.get(key.as_str()) else { continue };
             carried.all[*link] = carried.all[*link].saturating_add(*load);
-            if other.priority >= whole.job.priority {
+            if other.priority >= whole.job.job().priority {
                 carried.respected[*link] = carried.respected[*link].saturating_add(*load);
             }
         }
@@ -408,7 +409,7 @@ mod tests {
 
     fn occupancy(whole: &Whole, priority: u8) -> Occupancy {
         let links = whole.placement.links.clone();
-        Occupancy { id: whole.job.id.clone(), generation: 1, tenant: None, priority, links }
+        Occupancy { id: whole.job.job().id.clone(), generation: 1, tenant: None, priority, links }
     }
 
     #[test]

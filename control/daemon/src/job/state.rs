@@ -11,8 +11,8 @@ use tracing::warn;
 
 /// Version of the file.
 const VERSION: u32 = 1;
-/// Largest file that is read, in bytes.
-const LARGEST: u64 = 256 << 20;
+/// Largest file that is read, in MiB.
+const LARGEST: u64 = 256;
 
 #[derive(Serialize, Deserialize)]
 struct Saved<T> {
@@ -28,18 +28,35 @@ pub fn read(file: &Path) -> Table {
         Ok(text) => text,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Table::default(),
         Err(why) => {
-            warn!("cannot read the jobs in {}: {why}; it is begun anew", file.display());
+            put_aside(file, &why);
             return Table::default();
         }
     };
     match serde_json::from_str::<Saved<Table>>(&text) {
-        Ok(saved) if saved.version == VERSION && saved.boot == boot() => saved.table,
+        Ok(saved) if saved.version == VERSION && saved.boot == boot() => {
+            let (table, bad) = saved.table.checked();
+            if bad > 0 {
+                warn!("{}: {bad} jobs that cannot be are left out; start them again", file.display());
+            }
+            table
+        }
         Ok(_) => Table::default(),
         Err(why) => {
-            warn!("{} has no jobs: {why}; it is begun anew", file.display());
+            put_aside(file, &why);
             Table::default()
         }
     }
+}
+
+/// Keeps a file that cannot be read, under another name.
+fn put_aside(file: &Path, why: &dyn std::fmt::Display) {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".bad");
+    let kept = match fs::rename(file, &name) {
+        Ok(()) => format!("it is kept as {}", Path::new(&name).display()),
+        Err(error) => format!("it cannot be renamed either ({error})"),
+    };
+    warn!("cannot read the jobs in {}: {why}; {kept}, and none is taken over: start them again", file.display());
 }
 
 /// Writes the file.

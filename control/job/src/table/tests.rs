@@ -22,7 +22,8 @@ fn join_of(id: &str, generation: u64, rank: u32, lease: Lease) -> Join {
         1 => vec![path(0, "2001:db8::1/128", &segment), path(0, "2001:db8::2/128", &segment)],
         _ => vec![path(1, "2001:db8:1::/64", &segment), path(1, "10.0.0.1/32", &segment)],
     };
-    Join { placement: placement(&job, &format!("{id}.{generation}")), job, rank, paths, lease, user: 1000 }
+    let placement = placement(&job, &format!("{id}.{generation}"));
+    Join { placement, job: CheckedJob::new(job).unwrap(), rank, paths, lease, user: 1000 }
 }
 
 fn code(result: Result<(), Refused>) -> Code {
@@ -52,6 +53,51 @@ fn refusals_change_nothing_and_say_why() {
     assert_eq!(table, before);
     table.end("a", None, 0).unwrap();
     assert_eq!(table, Table::default(), "the superuser may end any job");
+}
+
+#[test]
+fn a_part_of_another_users_prefix_is_refused() {
+    let narrow = |user| {
+        let text = r#"{"id":"b","members":[{"rank":0,"host":"h0","addresses":["2001:db8::1"]},
+            {"rank":1,"host":"h1","addresses":["2001:db8:1::5"]}]}"#;
+        let job: Job = serde_json::from_str(text).unwrap();
+        let paths = vec![path(1, "2001:db8:1::5/128", "fcbb:0:1:fe06::")];
+        let placement = placement(&job, "b.1");
+        Join { placement, job: CheckedJob::new(job).unwrap(), rank: 0, paths, lease: Lease::End, user }
+    };
+    let mut table = Table::default();
+    table.join(join_of("a", 1, 0, Lease::End), &limits()).unwrap();
+    let refused = table.join(narrow(1001), &limits()).unwrap_err();
+    assert_eq!(refused.code, Code::ForeignPrefix);
+    assert!(refused.why.contains("2001:db8:1::5/128 is a part of a prefix of job a"), "{refused:?}");
+    table.join(narrow(1000), &limits()).unwrap();
+}
+
+#[test]
+fn ranks_join_together_or_not_at_all() {
+    let Join { job, placement, paths, .. } = join_of("a", 1, 0, Lease::End);
+    let of = |rank: u32| RankPaths { rank, paths: paths.clone() };
+    let mut table = Table::default();
+    let lie = RankPaths { rank: 2, paths: vec![path(7, "2001:db8:1::/64", "fcbb:0:1::")] };
+    let all = table.join_all(&job, &placement, [of(0), lie], (Lease::End, 1000), &limits());
+    assert_eq!((code(all), &table), (Code::ForeignPrefix, &Table::default()));
+    table.join_all(&job, &placement, [of(0), of(2)], (Lease::End, 1000), &limits()).unwrap();
+    assert_eq!(table.job("a").unwrap().members.len(), 2);
+}
+
+#[test]
+fn what_could_not_have_joined_is_left_out_of_a_table_that_was_read() {
+    let mut table = Table::default();
+    for id in ["a", "b", "c"] {
+        table.join(join_of(id, 1, 0, Lease::End), &limits()).unwrap();
+    }
+    assert_eq!(table.clone().checked(), (table.clone(), 0));
+    let evil = table.jobs.remove("b").unwrap();
+    table.jobs.insert("b\n2029 ERROR".to_owned(), evil);
+    let member = table.jobs.get_mut("c").unwrap().members.get_mut(&0).unwrap();
+    member.paths[0].prefix = "2001:db8:1::1/64".parse().unwrap();
+    let (checked, bad) = table.checked();
+    assert_eq!((checked.jobs.keys().map(String::as_str).collect::<Vec<_>>(), bad), (vec!["a"], 2));
 }
 
 #[test]
