@@ -426,10 +426,10 @@ mod tests {
             silent.push(UnixStream::connect(&socket).await.unwrap());
         }
         let request = Request::Reload { dry_run: false };
-        let answer = timeout(PATIENCE / 2, ask_from_a_thread(&socket, request)).await.expect("nobody waits for them");
+        let answer = timeout(PATIENCE / 2, ask_from_a_thread(&socket, request)).await.unwrap();
         assert!(matches!(answer, Ok(Response::Reloaded(_))), "{answer:?}");
         let mut end = [0];
-        let read = timeout(PATIENCE / 2, silent[0].read(&mut end)).await.expect("the oldest one was closed");
+        let read = timeout(PATIENCE / 2, silent[0].read(&mut end)).await.unwrap();
         assert_eq!(read.unwrap(), 0);
         serving.abort();
         drop(serving.await);

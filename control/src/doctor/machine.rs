@@ -173,7 +173,7 @@ fn memlock(machine: &Machine, plans: &Plans) -> Finding {
     }
 }
 
-/// Checks whether the verifier takes the programs as they are. It takes none without CAP_BPF, which is another finding.
+/// Checks whether the verifier takes the programs as they are. It takes none without `CAP_BPF`, which is another finding.
 fn barriers(machine: &Machine) -> Option<Finding> {
     const CHECK: &str = "CAP_PERFMON";
     if machine.capabilities.iter().any(|capability| !capability.held) {
