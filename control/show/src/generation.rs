@@ -59,7 +59,7 @@ fn tables(published: Published) -> String {
 
 pub fn reloaded(reloaded: &Reloaded) -> String {
     let mut text = if reloaded.changes.is_empty() {
-        format!("nothing changed; generation {} stays in force\n", reloaded.generation)
+        format!("taken over; it changes no entry of the tables: generation {} stays in force\n", reloaded.generation)
     } else {
         format!("generation {} is in force\n{}", reloaded.generation, lines(&reloaded.changes))
     };
