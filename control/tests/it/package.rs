@@ -116,6 +116,19 @@ fn listed<'t>(yaml: &'t str, key: &str) -> &'t str {
     yaml.split_once(&format!("{key}: [")).unwrap().1.split_once(']').unwrap().0
 }
 
+#[test]
+fn the_configuration_of_the_daemonset_is_right() {
+    let yaml = fs::read_to_string(format!("{REPOSITORY}/packaging/kubernetes/daemonset.yaml")).unwrap();
+    let (_, behind) = yaml.split_once("  srv6d.toml: |\n").unwrap();
+    let lines = behind.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+    let scratch = Scratch(std::env::temp_dir().join(format!("srv6d-configmap-{}", std::process::id())));
+    fs::create_dir_all(&scratch.0).unwrap();
+    let file = scratch.0.join("srv6d.toml");
+    fs::write(&file, lines.map(|line| line.trim_start().to_owned() + "\n").collect::<String>()).unwrap();
+    let checked = Command::new(SRV6D).args(["check", "--offline"]).arg(&file).output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}
+
 /// What a container of the `DaemonSet` has: its capabilities, and `/proc/sys` read-only. `COMMAND` is the container's.
 const CONTAINER: &str = r#"
 ip link set lo up && ip link add eth1 type veth peer name far && ip link set far up && ip link set eth1 up || exit
