@@ -181,9 +181,9 @@ impl Server {
                     }
                     // While all of them have asked and wait for their answers, further clients wait in the queue.
                     let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
-                    let (control, asking) = (control.clone(), silent.add());
+                    let (control, silent) = (control.clone(), silent.clone());
                     drop(tokio::spawn(async move {
-                        converse(stream, control, asking).await;
+                        converse(stream, control, silent).await;
                         drop(turn);
                     }));
                 }
@@ -193,26 +193,36 @@ impl Server {
     }
 }
 
-/// Connections that have not sent their request yet, the oldest one first. When there are too many connections, the
-/// oldest of these makes room.
+/// Connections whose clients are waited for: for a request, or to read an answer. The oldest one stands first. When there are
+/// too many connections, it makes room.
 #[derive(Clone, Debug, Default)]
 struct Silent(Arc<Mutex<VecDeque<Weak<Notify>>>>);
 
 impl Silent {
-    /// Adds a connection. It is silent as long as the result exists, and is to be closed when that is notified.
+    /// Waits for a client, unless the connection has to make room or the client is silent for too long.
+    async fn wait<T>(&self, client: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let awaited = self.add();
+        tokio::select! {
+            done = timeout(PATIENCE, client) => done?,
+            () = awaited.notified() => Err(io::Error::other("there are too many connections, and it was silent")),
+        }
+    }
+
+    /// Adds a connection. Its client is waited for as long as the result exists, and it is to be closed when that is
+    /// notified.
     fn add(&self) -> Arc<Notify> {
-        let asking = Arc::new(Notify::new());
+        let awaited = Arc::new(Notify::new());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.strong_count() > 0);
-        all.push_back(Arc::downgrade(&asking));
-        asking
+        all.push_back(Arc::downgrade(&awaited));
+        awaited
     }
 
     fn disconnect_oldest(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(oldest) = all.pop_front() {
-            if let Some(asking) = oldest.upgrade() {
-                return asking.notify_one();
+            if let Some(awaited) = oldest.upgrade() {
+                return awaited.notify_one();
             }
         }
     }
@@ -248,25 +258,21 @@ pub fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Handles one request and its answer. `asking` ends the wait for the request.
-async fn converse(stream: UnixStream, control: mpsc::Sender<Question>, asking: Arc<Notify>) {
-    if let Err(error) = exchange(stream, control, asking).await {
+/// Handles one request and its answer.
+async fn converse(stream: UnixStream, control: mpsc::Sender<Question>, silent: Silent) {
+    if let Err(error) = exchange(stream, control, &silent).await {
         debug!(%error, "a client of the management socket went away");
     }
 }
 
-async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: Arc<Notify>) -> io::Result<()> {
+async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, silent: &Silent) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
     let peer = Peer { user: credentials.uid(), pid };
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(MAX_REQUEST_BYTES));
-    tokio::select! {
-        read = timeout(PATIENCE, reader.read_line(&mut line)) => drop(read??),
-        () = asking.notified() => return Err(io::Error::other("there are too many connections, and it was silent")),
-    }
-    drop(asking);
+    silent.wait(reader.read_line(&mut line)).await?;
     // A long line takes a while to decode, and this thread is that of the control loop.
     let request = if line.len() > SHORT_REQUEST {
         spawn_blocking(move || decode::<Request>(&line)).await.map_err(io::Error::other)?
@@ -280,7 +286,7 @@ async fn exchange(stream: UnixStream, control: mpsc::Sender<Question>, asking: A
     // Encoding tens of thousands of routes takes a while and must not delay the control loop, which runs on this thread.
     let encoded = spawn_blocking(move || encode((response.0)())).await.map_err(io::Error::other)?;
     let text = encoded.map_err(io::Error::other)?;
-    timeout(PATIENCE, write.write_all(text.as_bytes())).await??;
+    silent.wait(write.write_all(text.as_bytes())).await?;
     if let Some(Successor(go_on)) = successor {
         let stream = reader.into_inner().into_inner().reunite(write).map_err(io::Error::other)?;
         go_on(stream.into_std()?);
@@ -401,7 +407,7 @@ mod tests {
             theirs.read_to_end(&mut answer).await.unwrap();
             answer.len()
         };
-        let conversation = async { tokio::join!(answering, converse(ours, control, Arc::default()), client).2 };
+        let conversation = async { tokio::join!(answering, converse(ours, control, Silent::default()), client).2 };
         let mut conversation = std::pin::pin!(conversation);
         let (mut longest, mut last) = (Duration::ZERO, Instant::now());
         let answered = loop {
@@ -415,6 +421,21 @@ mod tests {
         longest = longest.max(last.elapsed());
         assert_eq!(answered, length);
         assert!(longest < encoding / 2, "the loop stood still for {longest:?}, and encoding takes {encoding:?}");
+    }
+
+    /// A client that does not read its answer is waited for like one that does not ask.
+    #[tokio::test]
+    async fn the_oldest_client_that_is_waited_for_makes_room() {
+        let silent = Silent::default();
+        let never = || silent.wait(std::future::pending::<io::Result<()>>());
+        let making_room = async {
+            tokio::task::yield_now().await;
+            silent.disconnect_oldest();
+        };
+        let (oldest, ()) = tokio::join!(never(), making_room);
+        assert!(oldest.is_err_and(|why| why.to_string().contains("too many connections")));
+        silent.disconnect_oldest();
+        assert_eq!(silent.wait(async { Ok(7) }).await.unwrap(), 7, "one that is done makes no room any more");
     }
 
     #[tokio::test]
