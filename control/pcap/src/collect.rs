@@ -15,7 +15,7 @@ use crate::{Filter, Packet, Ring, Sorter, Stream, read};
 /// Largest number of packets that wait between the streams and the writer.
 const QUEUE: usize = 4096;
 /// How long a packet waits for those of other streams with an earlier time.
-const WAIT: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_millis(300);
 /// Longest wait for a packet before what is written is flushed.
 const REST: Duration = Duration::from_millis(50);
 /// Bytes of a megabyte.
