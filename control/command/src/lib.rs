@@ -39,17 +39,32 @@ pub fn stop_flag(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// The reason why a file that the user has named cannot be read, and the fix.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// The reason, which names the file.
+    pub what: String,
+    /// The fix.
+    pub fix: &'static str,
+}
+
+impl From<Unreadable> for Failure {
+    fn from(Unreadable { what, fix }: Unreadable) -> Self {
+        Self::invalid(format!("error: {what}\nfix: {fix}"))
+    }
+}
+
 /// Reads a file that the user has named.
 ///
 /// # Errors
 /// It cannot be read, or is no text.
-pub fn read(file: &Path) -> Result<String, Failure> {
+pub fn read(file: &Path) -> Result<String, Unreadable> {
     srv6d_text::read_text_or_pipe(file).map_err(|error| {
         let fix = match error.kind() {
             ErrorKind::InvalidData => "name a file of text, in UTF-8",
             ErrorKind::InvalidInput => "name a file of text of at most 16 MiB",
             _ => "name a file that exists and can be read",
         };
-        Failure::invalid(format!("error: cannot read {}: {error}\nfix: {fix}", file.display()))
+        Unreadable { what: format!("cannot read {}: {error}", file.display()), fix }
     })
 }

@@ -50,11 +50,6 @@ impl Failure {
         Self { message: String::new(), status: STOPPED }
     }
 
-    /// Returns the message: what is wrong, and the fix on a line of its own, if there is one.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
     /// Prints the message and returns the exit status.
     pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {

@@ -75,10 +75,12 @@ pub fn offline(file: &Path, json: bool) -> Result<(), Failure> {
 
 /// Reads the configuration. With `json`, the reason why it cannot be read is a report, too.
 fn text_of(file: &Path, json: bool) -> Result<String, Failure> {
-    read(file).map_err(|failure| {
-        let (what, fix) = failure.message().split_once("\nfix: ").unwrap_or((failure.message(), ""));
-        let what = what.strip_prefix("error: ").unwrap_or(what);
-        if json { unusable(&file.display().to_string(), "", what.to_owned(), fix.to_owned(), json) } else { failure }
+    read(file).map_err(|unreadable| {
+        if json {
+            unusable(&file.display().to_string(), "", unreadable.what, unreadable.fix.to_owned(), json)
+        } else {
+            unreadable.into()
+        }
     })
 }
 
