@@ -49,8 +49,7 @@ pub struct Machine {
     pub memlock_exempt: bool,
     /// Whether the kernel has AF_XDP sockets. `None` if that could not be tried (no `CAP_NET_RAW`).
     pub xdp_sockets: Option<bool>,
-    /// Whether the verifier puts barriers against speculation into the programs, because this process has neither
-    /// `CAP_PERFMON` nor `CAP_SYS_ADMIN`.
+    /// The answer of [`speculation_barriers`].
     pub speculation_barriers: bool,
     /// Whether the BPF just-in-time compiler is on. `None` if the file is not readable.
     pub jit: Option<bool>,
@@ -126,7 +125,7 @@ pub fn machine() -> Machine {
         memlock: memlock(),
         memlock_exempt: effective >> 14 & 1 == 1,
         xdp_sockets: xdp_sockets(),
-        speculation_barriers: [CAP_PERFMON, CAP_SYS_ADMIN].iter().all(|cap| effective >> cap & 1 == 0),
+        speculation_barriers: speculation_barriers(),
         jit: read("/proc/sys/net/core/bpf_jit_enable").map(|on| on != "0"),
     }
 }
@@ -222,6 +221,13 @@ fn query_of_size(ifindex: u32, sz: usize) -> Option<libxdp_sys::bpf_xdp_query_op
     // SAFETY: `opts` is a live struct whose first member holds its size, as libbpf requires of option structs.
     let failed = unsafe { libxdp_sys::bpf_xdp_query(ifindex, 0, &raw mut opts) };
     (failed == 0).then_some(opts)
+}
+
+/// Returns whether the verifier puts barriers against speculation into the programs that this process loads. It does without
+/// `CAP_PERFMON`, unless `CAP_SYS_ADMIN` stands in (`perfmon_capable` in include/linux/capability.h).
+pub fn speculation_barriers() -> bool {
+    let effective = effective_capabilities();
+    [CAP_PERFMON, CAP_SYS_ADMIN].iter().all(|cap| effective >> cap & 1 == 0)
 }
 
 /// Numbers of capabilities (include/uapi/linux/capability.h).

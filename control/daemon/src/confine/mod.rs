@@ -34,13 +34,6 @@ pub fn of_the_daemon() -> Result<Vec<Capability>, caps::errors::CapsError> {
     Ok(vec![Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_SYS_ADMIN])
 }
 
-/// Returns whether the verifier makes programs slow that this thread loads: it does without `CAP_PERFMON`, unless
-/// `CAP_SYS_ADMIN` stands in (`perfmon_capable` in include/linux/capability.h).
-pub fn loads_slow_programs() -> bool {
-    let lifting = [Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN];
-    !lifting.into_iter().any(|cap| caps::has_cap(None, CapSet::Effective, cap).unwrap_or(false))
-}
-
 /// Capability that the guard process keeps; it deletes an interface and its routes.
 pub const OF_THE_GUARD: [Capability; 1] = [Capability::CAP_NET_ADMIN];
 

@@ -150,7 +150,7 @@ impl Prepared {
             }
             confine(path, &changed_by(&configured.config, socket));
         }
-        if confine::loads_slow_programs() {
+        if srv6d_xsk::probe::speculation_barriers() {
             warn!("CAP_PERFMON is missing: {BARRIERS}");
         }
         Ok(Self { path: path.to_owned(), extension, configured, guards, unconfined, has_client_inside: false })
