@@ -32,9 +32,9 @@ pub enum JobRequest {
         placement: Placement,
         /// The rank.
         rank: u32,
-        /// Its paths.
+        /// The paths of the rank.
         paths: Vec<RankPath>,
-        /// How long the rank lasts.
+        /// The lease of the rank.
         #[serde(default)]
         hold: Hold,
     },
@@ -51,7 +51,7 @@ pub enum JobRequest {
         /// Ranks that join, instead of those of a host.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ranks: Vec<u32>,
-        /// How long the ranks last.
+        /// The lease of the ranks.
         #[serde(default)]
         hold: Hold,
     },

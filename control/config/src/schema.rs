@@ -75,16 +75,13 @@ pub struct Config {
     pub jobs: Option<Jobs>,
 }
 
-/// Beginning of the names of the sources that jobs are.
-const JOB_SOURCE: &str = "job:";
-
 impl Config {
     /// Returns whether the source of that name is configured.
     pub fn has_source(&self, name: &str) -> bool {
         match name {
             "jalapeno" => self.jalapeno.is_some(),
             "syd" => self.syd.is_some(),
-            other => other.starts_with(JOB_SOURCE) && self.jobs.is_some(),
+            other => srv6d_offer::is_job(other) && self.jobs.is_some(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub use flows::{HostFlow, flows};
 pub use job::{Address, Job, Member, Pair, Pattern};
 pub use placed::{Limits, Occupancy, Placement, RankPath, RankPaths, Share, fingerprint};
 pub use refused::{Code, Refused};
-pub use table::{Join, Known, Lease, Membership, Swept, Table, source_of};
+pub use table::{Join, Known, Lease, Membership, Swept, Table};
 
 /// Most members of a job.
 pub const MOST_MEMBERS: usize = 65_536;

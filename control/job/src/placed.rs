@@ -156,14 +156,32 @@ impl Placement {
         Ok(())
     }
 
+    /// Checks what the placement says by itself: sizes and names.
+    pub(crate) fn check_itself(&self) -> Result<(), Refused> {
+        if self.links.len() > MOST_LINKS {
+            return large("links of a placement", MOST_LINKS);
+        }
+        if self.shares.len() > MOST_SHARES || self.shares.iter().any(|share| share.links.len() > MOST_SHARES) {
+            return large("shared links of a placement", MOST_SHARES);
+        }
+        check_id("the placement's job", &self.job)?;
+        check_id("the placement's digest", &self.digest)?;
+        check_id("the placement's number", &self.number)?;
+        let names = self.links.iter().map(|(key, _)| key).chain(&self.busiest_link);
+        let names = names.chain(self.shares.iter().flat_map(|share| share.links.iter().chain([&share.job])));
+        names.into_iter().try_for_each(|name| check_name("a link", name))
+    }
+}
+
+impl CheckedJob {
     /// Checks that the paths of a rank fit its job, and what jobs may do here.
     ///
     /// # Errors
     /// A refusal that names the path and the fix.
-    pub fn check_paths(job: &CheckedJob, rank: u32, paths: &[RankPath], limits: &Limits) -> Result<(), Refused> {
+    pub fn check_paths(&self, rank: u32, paths: &[RankPath], limits: &Limits) -> Result<(), Refused> {
         check_sizes(paths)?;
-        let Some(own) = job.member(rank) else {
-            let size = job.job().members.len();
+        let Some(own) = self.member(rank) else {
+            let size = self.job().members.len();
             let why = format!("rank {rank} of {size} members: ranks are 0 to {}", size - 1);
             return Err(Refused::new(Code::InvalidJob, why));
         };
@@ -171,12 +189,12 @@ impl Placement {
         for path in paths {
             let foreign = |why: String| Err(Refused::new(Code::ForeignPrefix, why));
             let RankPath { to, prefix, segments, .. } = path;
-            let Some(member) = job.member(*to) else {
-                let id = &job.job().id;
+            let Some(member) = self.member(*to) else {
+                let id = &self.job().id;
                 return foreign(format!("{prefix} is said to be of rank {to}, which job {id} does not have"));
             };
             // Ranks of one host share its paths.
-            if job.host_of(&Address(*prefix)) != Some(&member.host) {
+            if self.host_of(&Address(*prefix)) != Some(&member.host) {
                 let why = "a path leads to an address of the member that it names";
                 return foreign(format!("{prefix} is no address of {}, the host of rank {to}: {why}", member.host));
             }
@@ -192,22 +210,6 @@ impl Placement {
             limits.allow(prefix, segments)?;
         }
         Ok(())
-    }
-
-    /// Checks what the placement says by itself: sizes and names.
-    pub(crate) fn check_itself(&self) -> Result<(), Refused> {
-        if self.links.len() > MOST_LINKS {
-            return large("links of a placement", MOST_LINKS);
-        }
-        if self.shares.len() > MOST_SHARES || self.shares.iter().any(|share| share.links.len() > MOST_SHARES) {
-            return large("shared links of a placement", MOST_SHARES);
-        }
-        check_id("the placement's job", &self.job)?;
-        check_id("the placement's digest", &self.digest)?;
-        check_id("the placement's number", &self.number)?;
-        let names = self.links.iter().map(|(key, _)| key).chain(&self.busiest_link);
-        let names = names.chain(self.shares.iter().flat_map(|share| share.links.iter().chain([&share.job])));
-        names.into_iter().try_for_each(|name| check_name("a link", name))
     }
 }
 
@@ -310,7 +312,7 @@ pub(crate) mod tests {
         let right = vec![path(1, "2001:db8:1::/64", "fcbb:0:1:2:fe06::"), path(1, "10.0.0.1/32", "fcbb:0:1:2:fe04::")];
         let checked = |placement: Placement, rank, paths: &[RankPath], limits: &Limits| {
             let checked = CheckedJob::new(job.clone()).unwrap();
-            let done = placement.check(&checked).and_then(|()| Placement::check_paths(&checked, rank, paths, limits));
+            let done = placement.check(&checked).and_then(|()| checked.check_paths(rank, paths, limits));
             done.map_err(|refused| refused.code)
         };
         let good = || placement(&job, "1");

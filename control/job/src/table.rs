@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use srv6d_addresses::TableId;
-use srv6d_offer::{Offer, OfferedPath, OfferedSteer};
+use srv6d_offer::{Offer, OfferedPath, OfferedSteer, job_source};
 use srv6d_process::Process;
 
 use crate::checked::CheckedJob;
@@ -36,12 +36,7 @@ type Seconds = u64;
 /// The segments to one prefix, by the host that sends and the generation.
 type Senders<'t> = BTreeMap<(&'t str, u64), &'t [Ipv6Addr]>;
 
-/// The name of a job among the sources of offers.
-pub fn source_of(id: &str) -> String {
-    format!("job:{id}")
-}
-
-/// How long a member lasts.
+/// The lease of a rank: how long it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lease {
@@ -67,9 +62,9 @@ pub struct Join {
     pub placement: Placement,
     /// The rank.
     pub rank: u32,
-    /// Its paths.
+    /// The paths of the rank.
     pub paths: Vec<RankPath>,
-    /// How long it lasts.
+    /// The lease of the rank.
     pub lease: Lease,
     /// User who asks.
     pub user: u32,
@@ -109,9 +104,9 @@ pub struct Membership {
     pub host: String,
     /// Generation of the job that it joined with.
     pub generation: u64,
-    /// Its paths.
+    /// The paths of the rank.
     pub paths: Vec<RankPath>,
-    /// How long it lasts.
+    /// The lease of the rank.
     pub lease: Lease,
     /// When its paths go, because its lease is over.
     pub ending: Option<Seconds>,
@@ -124,6 +119,31 @@ pub struct Swept {
     pub ended: Vec<(String, u32)>,
     /// Jobs and ranks that are gone, with their paths.
     pub gone: Vec<(String, u32)>,
+}
+
+/// Prefixes that jobs of other users have.
+struct Foreign<'t> {
+    /// The prefixes, with the ids of the jobs.
+    prefixes: HashMap<IpNet, &'t str>,
+    /// The lengths of these prefixes.
+    lengths: BTreeSet<u8>,
+}
+
+impl Foreign<'_> {
+    /// Checks that no path takes a part of the traffic of one of these prefixes. (Of two jobs with the same prefix, the plan
+    /// takes the one that was there first.)
+    fn check(&self, paths: &[RankPath]) -> Result<(), Refused> {
+        for prefix in paths.iter().map(|path| path.prefix) {
+            for &length in self.lengths.range(..prefix.prefix_len()) {
+                let around = IpNet::new(prefix.addr(), length).map(|net| net.trunc());
+                let Some(other) = around.ok().and_then(|net| self.prefixes.get(&net)) else { continue };
+                let why = format!("{prefix} is a part of a prefix of job {other}, which is another user's");
+                let why = format!("{why}: end that job, or let its members have the longer prefix");
+                return Err(Refused::new(Code::ForeignPrefix, why));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Known {
@@ -153,8 +173,7 @@ impl Table {
     /// A refusal with its fix.
     pub fn join(&mut self, join: Join, limits: &Limits) -> Result<(), Refused> {
         let Join { job, placement, rank, paths, lease, user } = join;
-        placement.check(&job)?;
-        self.join_one(&job, &placement, rank, paths, (lease, user), limits)
+        self.join_all(&job, &placement, vec![RankPaths { rank, paths }], (lease, user), limits)
     }
 
     /// Lets ranks of one job join, each with its paths. Nothing changes if one of them is refused.
@@ -163,58 +182,22 @@ impl Table {
     /// A refusal with its fix.
     pub fn join_all(
         &mut self,
-        job: &CheckedJob,
-        placement: &Placement,
-        ranks: impl IntoIterator<Item = RankPaths>,
-        (lease, user): (Lease, u32),
-        limits: &Limits,
-    ) -> Result<(), Refused> {
-        placement.check(job)?;
-        let mut table = self.clone();
-        for RankPaths { rank, paths } in ranks {
-            table.join_one(job, placement, rank, paths, (lease, user), limits)?;
-        }
-        *self = table;
-        Ok(())
-    }
-
-    /// Lets a rank join with a placement that has been checked.
-    fn join_one(
-        &mut self,
         checked: &CheckedJob,
         placement: &Placement,
-        rank: u32,
-        paths: Vec<RankPath>,
+        ranks: Vec<RankPaths>,
         (lease, user): (Lease, u32),
         limits: &Limits,
     ) -> Result<(), Refused> {
-        Placement::check_paths(checked, rank, &paths, limits)?;
-        let host = checked.member(rank).map(|member| member.host.clone()).unwrap_or_default();
         let job = checked.job();
-        let known = self.jobs.get(&job.id);
-        if let Some(known) = known {
-            is_owner(&job.id, known, user)?;
-            if job.generation < known.generation {
-                let why = format!("generation {} of job {} is here already", known.generation, job.id);
-                let why = format!("{why}: join with that one, or place a newer one than {}", job.generation);
-                return Err(Refused::new(Code::StaleGeneration, why));
-            }
-            let same = |other: &Placement| (&other.digest, &other.number) == (&placement.digest, &placement.number);
-            if known.placements.get(&job.generation).is_some_and(|other| !same(other)) {
-                return Err(Refused::new(
-                    Code::MembersDisagree,
-                    format!(
-                        "another rank of this host joined generation {} of job {} with another placement: all ranks must \
-                         join with the same one; a job that starts anew has a higher generation or another id",
-                        job.generation, job.id
-                    ),
-                ));
-            }
+        placement.check(checked)?;
+        for RankPaths { rank, paths } in &ranks {
+            checked.check_paths(*rank, paths, limits)?;
         }
-        self.check_others(&job.id, &paths, user)?;
-        self.check_room(job, rank, &paths, placement)?;
-        let id = job.id.clone();
-        let known = self.jobs.entry(id).or_insert_with(|| Known {
+        self.check_known(job, placement, user)?;
+        let foreign = self.foreign(&job.id, user);
+        ranks.iter().try_for_each(|rank| foreign.check(&rank.paths))?;
+        self.check_room(&job.id, &ranks, placement)?;
+        let known = self.jobs.entry(job.id.clone()).or_insert_with(|| Known {
             owner: user,
             generation: job.generation,
             tenant: None,
@@ -227,33 +210,47 @@ impl Table {
         known.generation = job.generation;
         (known.tenant, known.priority) = (job.tenant.clone(), job.priority);
         (known.pattern, known.size) = (job.pattern, job.members.len());
-        known.members.insert(rank, Membership { host, generation: job.generation, paths, lease, ending: None });
+        for RankPaths { rank, paths } in ranks {
+            let host = checked.member(rank).map(|member| member.host.clone()).unwrap_or_default();
+            known.members.insert(rank, Membership { host, generation: job.generation, paths, lease, ending: None });
+        }
         known.placements.entry(job.generation).or_insert_with(|| placement.clone());
         known.forget_placements();
         Ok(())
     }
 
-    /// Checks that no path takes a part of the traffic of a prefix that another user's job has. (Of two jobs with the same
-    /// prefix, the plan takes the one that was there first.)
-    fn check_others(&self, id: &str, paths: &[RankPath], user: u32) -> Result<(), Refused> {
+    /// Checks that a user may join a job with a placement, as far as ranks of the job are here already.
+    fn check_known(&self, job: &Job, placement: &Placement, user: u32) -> Result<(), Refused> {
+        let Some(known) = self.jobs.get(&job.id) else { return Ok(()) };
+        is_owner(&job.id, known, user)?;
+        if job.generation < known.generation {
+            let why = format!("generation {} of job {} is here already", known.generation, job.id);
+            let why = format!("{why}: join with that one, or place a newer one than {}", job.generation);
+            return Err(Refused::new(Code::StaleGeneration, why));
+        }
+        let same = |other: &Placement| (&other.digest, &other.number) == (&placement.digest, &placement.number);
+        if known.placements.get(&job.generation).is_some_and(|other| !same(other)) {
+            return Err(Refused::new(
+                Code::MembersDisagree,
+                format!(
+                    "another rank of this host joined generation {} of job {} with another placement: all ranks must \
+                     join with the same one; a job that starts anew has a higher generation or another id",
+                    job.generation, job.id
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the prefixes that jobs of other users have.
+    fn foreign(&self, id: &str, user: u32) -> Foreign<'_> {
         let foreign = self.jobs.iter().filter(|(other, known)| *other != id && known.owner != user);
         let prefixes = foreign.flat_map(|(other, known)| {
             let paths = known.members.values().flat_map(|member| &member.paths);
             paths.map(move |path| (path.prefix, other.as_str()))
         });
-        let taken: HashMap<IpNet, &str> = prefixes.collect();
-        let lengths: BTreeSet<u8> = taken.keys().map(IpNet::prefix_len).collect();
-        for path in paths {
-            let prefix = path.prefix;
-            for &length in lengths.range(..prefix.prefix_len()) {
-                let around = IpNet::new(prefix.addr(), length).map(|net| net.trunc());
-                let Some(other) = around.ok().and_then(|net| taken.get(&net)) else { continue };
-                let why = format!("{prefix} is a part of a prefix of job {other}, which is another user's");
-                let why = format!("{why}: end that job, or let its members have the longer prefix");
-                return Err(Refused::new(Code::ForeignPrefix, why));
-            }
-        }
-        Ok(())
+        let prefixes: HashMap<IpNet, &str> = prefixes.collect();
+        Foreign { lengths: prefixes.keys().map(IpNet::prefix_len).collect(), prefixes }
     }
 
     /// Returns the table without what could not have joined, and how much that is. It is for a table that was read from a
@@ -280,26 +277,26 @@ impl Table {
         (self, bad)
     }
 
-    /// Checks that one more rank fits the bounds of the table.
-    fn check_room(&self, job: &Job, rank: u32, paths: &[RankPath], placement: &Placement) -> Result<(), Refused> {
+    /// Checks that these ranks of a job fit the bounds of the table.
+    fn check_room(&self, id: &str, ranks: &[RankPaths], placement: &Placement) -> Result<(), Refused> {
         let large = |what: String| {
             Err(Refused::new(Code::TooLarge, format!("{what}: end a job that is over, by `srv6d job end`")))
         };
-        let known = self.jobs.get(&job.id);
-        if known.is_none() && self.jobs.len() >= MOST_JOBS {
+        if !self.jobs.contains_key(id) && self.jobs.len() >= MOST_JOBS {
             return large(format!("{MOST_JOBS} jobs are here already"));
         }
+        let joining: BTreeSet<u32> = ranks.iter().map(|rank| rank.rank).collect();
         let others = || {
-            let all = self
-                .jobs
-                .iter()
-                .flat_map(|(id, known)| known.members.iter().map(move |(rank, member)| (id, rank, member)));
-            all.filter(|(id, other, _)| **id != job.id || **other != rank)
+            let all = self.jobs.iter().flat_map(|(other, known)| {
+                known.members.iter().map(move |(rank, member)| (other.as_str(), rank, member))
+            });
+            all.filter(|(other, rank, _)| *other != id || !joining.contains(rank))
         };
-        if others().count() >= MOST_RANKS {
-            return large(format!("{MOST_RANKS} ranks are here already"));
+        if others().count() + joining.len() > MOST_RANKS {
+            return large(format!("more than {MOST_RANKS} ranks"));
         }
-        if others().map(|(_, _, member)| member.paths.len()).sum::<usize>() + paths.len() > MOST_PATHS {
+        let paths = ranks.iter().map(|rank| rank.paths.len()).sum::<usize>();
+        if others().map(|(_, _, member)| member.paths.len()).sum::<usize>() + paths > MOST_PATHS {
             return large(format!("more than {MOST_PATHS} paths of all jobs"));
         }
         let kept = self.jobs.values().flat_map(|known| known.placements.values()).map(|other| other.links.len());
@@ -451,7 +448,7 @@ fn offer(id: &str, known: &Known, limits: &Limits) -> Offer {
             is_in_force: false,
         }
     };
-    Offer { source: source_of(id), steers: prefixes.into_iter().map(steer).collect(), gone: Vec::new() }
+    Offer { source: job_source(id), steers: prefixes.into_iter().map(steer).collect(), gone: Vec::new() }
 }
 
 /// Checks that a user may change a job. The superuser may change all.

@@ -1,6 +1,6 @@
 //! Steered prefixes that a source offers, and what becomes of them.
 //!
-//! A source is a path controller, FRR or the kernel. An offer may be absent, late or wrong without harm to the file or
+//! A source is a path controller, a job, FRR or the kernel. An offer may be absent, late or wrong without harm to the file or
 //! to other offers: an entry that does not fit is left out and listed, and all others stay.
 
 #![forbid(unsafe_code)]
@@ -15,11 +15,24 @@ use srv6d_addresses::TableId;
 
 pub use last_good::with_last_good;
 
+/// Beginning of the names of the sources that jobs are.
+const JOB: &str = "job:";
+
+/// Returns the name of a job among the sources.
+pub fn job_source(id: &str) -> String {
+    format!("{JOB}{id}")
+}
+
+/// Returns whether the source of that name is a job.
+pub fn is_job(source: &str) -> bool {
+    source.starts_with(JOB)
+}
+
 /// Everything that one source offers at one moment. Two offers are equal if they offer the same, whatever was in
 /// force before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Offer {
-    /// Name of the source: `jalapeno`, `syd`, `fpm`, `kernel`.
+    /// Name of the source: `jalapeno`, `syd`, `fpm`, `kernel`, or that of a job ([`job_source`]).
     pub source: String,
     /// Prefixes to steer.
     pub steers: Vec<OfferedSteer>,

@@ -307,7 +307,7 @@ impl Resolving<'_> {
 /// Returns whether a source decides elsewhere: a controller, or the placement of a job. Routes of the kernel and of FRR
 /// are this node's own.
 fn is_outside(source: &str) -> bool {
-    matches!(source, "jalapeno" | "syd") || source.starts_with("job:")
+    matches!(source, "jalapeno" | "syd") || srv6d_offer::is_job(source)
 }
 
 /// Returns the state of an offer, and whether all of its paths are in force. A prefix with some pending paths is in

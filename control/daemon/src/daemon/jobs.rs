@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use srv6d_api::Response;
 use srv6d_api::jobs::{JobMemberView, JobPathView, JobView};
-use srv6d_job::{Known, Lease, Membership, RankPath, source_of};
-use srv6d_offer::OutcomeState;
+use srv6d_job::{Known, Lease, Membership, RankPath};
+use srv6d_offer::{OutcomeState, is_job, job_source};
 use srv6d_srv6::desired::{Steer, TableId};
 
 use super::RunError;
@@ -21,8 +21,7 @@ type PathState = (&'static str, Option<String>);
 impl Node {
     /// Plans what jobs offer now, beside what controllers offer. `source` is the cause of the generation.
     pub async fn follow_jobs(&mut self, source: &str, mirror: &mut Mirror) -> Result<(), RunError> {
-        let of_a_job = |source: &str| source.starts_with(&source_of(""));
-        let mut offers: Vec<_> = self.latest.iter().filter(|offer| !of_a_job(&offer.source)).cloned().collect();
+        let mut offers: Vec<_> = self.latest.iter().filter(|offer| !is_job(&offer.source)).cloned().collect();
         offers.extend(self.jobs.offers());
         self.follow_offers(offers, source, mirror).await
     }
@@ -35,7 +34,7 @@ impl Node {
             Done::Answer(channel, answer) => drop(channel.send(answer)),
             Done::Show(channel, id) => drop(channel.send(Response::Jobs(self.job_views(id.as_deref())).into())),
             Done::Changed { id, as_list, answer } => {
-                self.follow_jobs(&source_of(&id), mirror).await?;
+                self.follow_jobs(&job_source(&id), mirror).await?;
                 let mut views = self.job_views(Some(&id));
                 let response = match (as_list, views.pop()) {
                     (false, Some(view)) => Response::Job(Box::new(view)),
@@ -124,7 +123,7 @@ impl<'n> Judge<'n> {
 }
 
 fn view(id: &str, known: &Known, judge: &Judge<'_>) -> JobView {
-    let source = source_of(id);
+    let source = job_source(id);
     let mut members = Vec::new();
     let mut paths = Vec::new();
     for (rank, member) in &known.members {

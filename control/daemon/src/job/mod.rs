@@ -360,7 +360,7 @@ impl Jobs {
             return Err(Refused::new(Code::InvalidJob, why));
         }
         let limits = self.settings.as_ref().map(|settings| settings.limits.clone()).unwrap_or_default();
-        let paths = ranks.into_iter().map(|rank| whole.of_rank(rank));
+        let paths = ranks.into_iter().map(|rank| whole.of_rank(rank)).collect();
         self.table.join_all(&whole.job, &whole.placement, paths, (lease, user), &limits)
     }
 

@@ -79,9 +79,9 @@ fn ranks_join_together_or_not_at_all() {
     let of = |rank: u32| RankPaths { rank, paths: paths.clone() };
     let mut table = Table::default();
     let lie = RankPaths { rank: 2, paths: vec![path(7, "2001:db8:1::/64", "fcbb:0:1::")] };
-    let all = table.join_all(&job, &placement, [of(0), lie], (Lease::End, 1000), &limits());
+    let all = table.join_all(&job, &placement, vec![of(0), lie], (Lease::End, 1000), &limits());
     assert_eq!((code(all), &table), (Code::ForeignPrefix, &Table::default()));
-    table.join_all(&job, &placement, [of(0), of(2)], (Lease::End, 1000), &limits()).unwrap();
+    table.join_all(&job, &placement, vec![of(0), of(2)], (Lease::End, 1000), &limits()).unwrap();
     assert_eq!(table.job("a").unwrap().members.len(), 2);
 }
 
@@ -327,9 +327,9 @@ proptest! {
             prop_assert_eq!(after.len(), model.highest.len());
             if let Step::Join { job, .. } | Step::Lease { job, .. } | Step::Renew { job, .. } | Step::End { job, .. } = step {
                 let others = |offers: &[Offer]| -> Vec<Offer> {
-                    offers.iter().filter(|offer| offer.source != source_of(&id(*job))).cloned().collect()
+                    offers.iter().filter(|offer| offer.source != job_source(&id(*job))).cloned().collect()
                 };
-                let own_now: BTreeSet<String> = model.highest.keys().map(|job| source_of(&id(*job))).collect();
+                let own_now: BTreeSet<String> = model.highest.keys().map(|job| job_source(&id(*job))).collect();
                 let stayed: Vec<Offer> =
                     others(&before).into_iter().filter(|offer| own_now.contains(&offer.source)).collect();
                 prop_assert_eq!(others(&after), stayed, "after {:?}", step);
