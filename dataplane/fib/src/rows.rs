@@ -123,8 +123,8 @@ rows! {
         pub hand_over: u32,
         /// In the maps of the XDP program: queues of each port that may have a worker.
         pub queues: u32,
-        /// 0.
-        pub zero: u32,
+        /// In the maps of the XDP program: number of the publication, from 1 on.
+        pub epoch: u32,
         /// Seed of the choice of a next hop: a number to XOR, and a number to multiply by.
         pub seed_of_hops: [u64; 2],
         /// Seed of the choice of a path: a number to XOR, and a number to multiply by.

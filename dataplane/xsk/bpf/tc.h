@@ -18,6 +18,7 @@
 #pragma once
 
 #include "offload_decaps.h"
+#include "destination_cache.h"
 #include "offload_encaps.h"
 
 #define TC_PASS (-1) /* TCX_NEXT: to the next program, and through the veth if there is none */
@@ -177,7 +178,7 @@ static ALWAYS_INLINE int send_v6(struct __sk_buff *skb, __u32 set, __u32 in, con
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
-	row = look_up(set, table, to);
+	row = look_up_cached(set, node, table, to, 0);
 	if (!row || target_of(row) != TARGET_STEER)
 		return TC_PASS;
 	inner.len = IPV6_LEN + ntohs(ip->payload_len);
@@ -202,7 +203,7 @@ static ALWAYS_INLINE int send_v4(struct __sk_buff *skb, __u32 set, __u32 in, con
 
 	if ((const void *)(ip + 1) > end || !is_plain_v4(ip, skb->len))
 		return TC_PASS;
-	row = look_up_v4(set, table, ip->dst);
+	row = look_up_cached(set, node, table, (struct address){ (__u64)be32_to_cpu(ip->dst) << 32, 0 }, 1);
 	if (!row || target_of(row) != TARGET_STEER)
 		return TC_PASS;
 	inner.len = ntohs(ip->total_len);

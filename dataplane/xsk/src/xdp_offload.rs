@@ -88,6 +88,8 @@ pub struct XdpOffload {
     counted: Counted,
     sets: [Written; 2],
     in_force: usize,
+    /// Number of the last publication.
+    epoch: u32,
     grace: Grace,
     ifindexes: BTreeMap<u16, u32>,
     hook: Hook,
@@ -156,6 +158,7 @@ impl XdpOffload {
             counted: Counted::default(),
             sets: [Written::default(), Written::default()],
             in_force: 0,
+            epoch: 0,
             grace,
             ifindexes: BTreeMap::new(),
             hook: Hook::default(),
@@ -279,6 +282,7 @@ impl XdpOffload {
         self.settle()?;
         self.write_kernel_end(forwarding, wiring)?;
         let next = 1 - self.in_force;
+        self.epoch = self.epoch.wrapping_add(1).max(1);
         self.write(next, forwarding, wiring).map_err(|why| map_error("write the tables", &why))?;
         let switched = self.maps.current.set(0, u32::from(next == 1), 0);
         switched.map_err(|why| map_error("switch to the tables", &why))?;
@@ -319,7 +323,7 @@ impl XdpOffload {
         self.write_sources(set, wanted, wiring)?;
         self.write_ways(set, wanted, &wiring.taken_over)?;
         self.write_vlans(set, wiring.vlans(wanted))?;
-        let (queues, taken_over) = (self.queues, &wiring.taken_over);
+        let (queues, epoch, taken_over) = (self.queues, self.epoch, &wiring.taken_over);
         let (Maps { node, ports, sids, steers, steer_members, steer_patterns, .. }, Some(now)) =
             (&mut self.maps, self.sets.get_mut(set))
         else {
@@ -328,7 +332,7 @@ impl XdpOffload {
         let leaves_by = wiring.devices(wanted);
         let sends_tags = wiring.devices(wanted).any(|(_, device)| device.vid != 0);
         let flags = wanted.node.flags | if sends_tags { SENDS_TAGS } else { 0 };
-        let of_all = NodeRow { flags, hand_over: taken_over.number, queues, ..wanted.node };
+        let of_all = NodeRow { flags, hand_over: taken_over.number, queues, epoch, ..wanted.node };
         write_rows(node, set, &mut now.node, [(0, of_all)])?;
         write_rows(ports, set, &mut now.ports, wiring.untagged(wanted))?;
         write_rows(sids, set, &mut now.sids, some(&wanted.sids, |sid| sid.slot < SIDS))?;
