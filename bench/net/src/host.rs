@@ -5,6 +5,7 @@
 //! host: iperf3 client ─► kernel encap.red | srv6d's worker | srv6d's tc program ─► veth ─► far: kernel End.DT6 ─► iperf3 server
 //! ```
 
+mod cost;
 mod responses;
 
 use std::path::Path;
@@ -14,6 +15,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use cost::{Cost, What};
 
 use crate::BenchError;
 use crate::cpu::Snapshot;
@@ -130,6 +133,9 @@ pub struct Results {
     pub stamp: Stamp,
     /// Streams of each row.
     pub streams: Vec<Streams>,
+    /// CPU time of single packets, turn by turn.
+    #[serde(default)]
+    pub costs: Vec<Cost>,
     /// Requests and responses, round by round.
     #[serde(default)]
     pub responses: Responses,
@@ -209,10 +215,30 @@ pub fn measure(
     say(&format!(
         "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
     ));
-    let ended = rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep));
-    let ended = ended.and_then(|()| measure_responses(plan, &mut results, say, keep));
+    let mut all = || {
+        [1500, 9000].into_iter().try_for_each(|mtu| measure_costs(plan, mtu, &mut results, say, keep))?;
+        rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep))?;
+        measure_responses(plan, &mut results, say, keep)
+    };
+    let ended = all();
     results.cut_off = ended.err().map(|why| why.0);
     results
+}
+
+fn measure_costs(
+    plan: &Plan<'_>,
+    mtu: u32,
+    results: &mut Results,
+    say: &dyn Fn(&str),
+    keep: &dyn Fn(&Results) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let (kernel, srv6d) = (Bed::named("k", mtu)?, Bed::named("s", mtu)?);
+    let costs = kernel.by_kernel(|| srv6d.by_srv6d(plan, "tc", || cost::measure(&kernel, &srv6d, mtu)))?;
+    for cost in &costs {
+        say(&cost.line().join("  "));
+    }
+    results.costs.extend(costs);
+    keep(results)
 }
 
 fn measure_row(
@@ -317,9 +343,14 @@ struct Bed {
 
 impl Bed {
     fn new(mtu: u32) -> Result<Self, BenchError> {
-        let prefix = format!("srv6d-h{}", std::process::id());
-        let host = Namespace::create(&format!("{prefix}-host"))?;
-        let far = Namespace::create(&format!("{prefix}-far"))?;
+        Self::named("", mtu)
+    }
+
+    /// Makes a bed beside others.
+    fn named(name: &str, mtu: u32) -> Result<Self, BenchError> {
+        let prefix = format!("srv6d-h{}-{name}", std::process::id());
+        let host = Namespace::create(&format!("{prefix}host"))?;
+        let far = Namespace::create(&format!("{prefix}far"))?;
         host.shell(&format!("ip link add eth1 mtu {mtu} type veth peer name eth1 mtu {mtu} netns {}", &*far))?;
         let address = |number| format!("ip addr add 2001:db8:a::{number}/64 dev eth1 nodad; ip link set eth1 up");
         host.shell(&address(1))?;
@@ -456,7 +487,19 @@ pub fn document(results: &Results) -> Document {
             table: Some(Table { columns, rows }),
             charts: vec![chart],
             ..Section::default()
-        }, of_responses(results), advice()],
+        }, of_costs(results), of_responses(results), advice()],
+    }
+}
+
+fn of_costs(results: &Results) -> Section {
+    let columns = ["CPU time of", "srv6d / kernel"].map(str::to_owned).to_vec();
+    let text = "Everything from the call that sends to the call that receives, both ends on one core. Kernel and srv6d (its tc \
+                programs) take turns of a few milliseconds. Median and quartiles of the ratios within a turn. Less is better.";
+    Section {
+        heading: "CPU time".to_owned(),
+        text: vec![text.to_owned()],
+        table: Some(Table { columns, rows: results.costs.iter().map(Cost::line).collect() }),
+        ..Section::default()
     }
 }
 
