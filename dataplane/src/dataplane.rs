@@ -16,9 +16,11 @@ use srv6d_srv6::desired::{Desired, Port, PortId, TableId};
 use srv6d_srv6::tally::{ChoiceCount, Count, Tally};
 use srv6d_srv6::trail::MatchKind;
 use srv6d_srv6::{AdjacencyState, BuildError, PathMtu, Slots};
+use srv6d_xsk::arrivals::Arrivals;
 use srv6d_xsk::xdp_offload::PacketCount;
 use srv6d_xsk::{
-    BusyPollWatch, BusyPolling, ClaimProgram, LossWatch, Program, Rings, Umem, UmemHandle, UmemRings, Waker, XskError,
+    BusyPollWatch, BusyPolling, ClaimProgram, LossWatch, Mode, Program, Rings, Umem, UmemHandle, UmemRings, Waker,
+    XskError,
 };
 
 use crate::capture::{Capture, Taps};
@@ -34,6 +36,7 @@ use crate::worker::{self, Command, PacketMemory, Sockets, WorkerLoop};
 use crate::workload::Workload;
 
 mod amend;
+mod arrivals;
 mod attach;
 mod delivery;
 mod descriptors;
@@ -145,7 +148,7 @@ pub enum DataplaneError {
 pub struct AttachedPort {
     /// Name of the device.
     pub device: String,
-    /// `zero-copy`, `native` or `generic`.
+    /// `zero-copy`, `native` or `generic`; `tc` if a tc program claims packets in place of the XDP program.
     pub mode: String,
     /// The reason why the mode is not a faster one.
     pub reason: String,
@@ -188,6 +191,10 @@ struct Device {
     /// Busy polling by queue. It is empty if busy polling was not requested.
     busy_polls: Vec<BusyPollWatch>,
     vlans: Vec<u16>,
+    /// The mode that was asked for.
+    asked_mode: Mode,
+    /// The tc program that claims packets in place of the XDP program.
+    arrivals: Option<Arrivals>,
 }
 
 /// Packets that the sockets of a device have lost.
@@ -230,6 +237,8 @@ pub struct Dataplane {
     /// freed.
     zero_copy_first: Option<String>,
     in_front: offload::InFront,
+    /// The reason why the tc program is not used in place of the XDP program. It is not tried again.
+    arrivals_refused: Option<String>,
     /// Name of the kernel's end of the own veth.
     kernel_end: String,
     wanted: Receiver<(PortId, IpAddr)>,
@@ -267,6 +276,7 @@ impl Dataplane {
             own_sources: views::OwnSourceSets::default(),
             zero_copy_first: None,
             in_front: offload::InFront::default(),
+            arrivals_refused: None,
             kernel_end: String::new(),
             wanted,
             smaller_paths,
@@ -656,7 +666,8 @@ fn wiring(
     }
     let vlans = vlans(desired, &socket_of, slots, numbers.len());
     let emulated = emulated(desired, &socket_of, numbers.len());
-    Wiring { socket_of, port_of, vlans, emulated }
+    let own_veth = devices.iter().find(|(_, device)| device.claim_all).and_then(|(name, _)| attached(name));
+    Wiring { socket_of, port_of, vlans, emulated, own_veth }
 }
 
 /// Returns the name of the network device: that of its untagged port, or the parent part of `device.vid`.

@@ -11,7 +11,7 @@ use srv6d_srv6::{
     learned, slow_path, write_burst, write_one,
 };
 
-use srv6d_wire::ecn;
+use srv6d_wire::{ecn, eth};
 
 use crate::capture::{Fate, Looking, Taps};
 use crate::counters::WorkerCounters;
@@ -214,17 +214,44 @@ impl<I: Io> Step<I> {
         self.stopwatch.mark(Stage::Receive);
         let received = burst.len();
         if received > 0 {
-            self.count_received(io, round, socket, &mut burst);
-            if let Some(taps) = &round.taps {
-                self.write_watched(io, round, taps, socket, &mut burst);
+            if round.snapshot.wiring.own_veth == Some(socket) {
+                self.forward_by_origin(io, round, socket, &mut burst);
             } else {
-                self.write(io, round, socket, &mut burst);
+                self.forward(io, round, socket, &mut burst);
             }
-            self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
-            self.stopwatch.mark(Stage::Send);
         }
         self.burst = burst;
         received
+    }
+
+    fn forward(&mut self, io: &mut I, round: &Round<'_>, socket: usize, burst: &mut Vec<I::Frame>) {
+        self.count_received(io, round, socket, burst);
+        if let Some(taps) = &round.taps {
+            self.write_watched(io, round, taps, socket, burst);
+        } else {
+            self.write(io, round, socket, burst);
+        }
+        self.send(io, round, Arrival { socket, since: round.now }, &mut burst.drain(..));
+        self.stopwatch.mark(Stage::Send);
+    }
+
+    /// Forwards what the own veth has received: packets of applications, and those that a tc program has claimed on other
+    /// ports. The latter are forwarded as received by their ports.
+    fn forward_by_origin(&mut self, io: &mut I, round: &Round<'_>, own_veth: usize, burst: &mut Vec<I::Frame>) {
+        let is_claimed = |frame: &mut I::Frame| round.snapshot.arrived_on(io.packet(frame).bytes()).is_some();
+        if !burst.iter_mut().any(is_claimed) {
+            return self.forward(io, round, own_veth, burst);
+        }
+        let (mut socket, mut of_socket) = (own_veth, Vec::new());
+        for mut frame in burst.drain(..) {
+            let origin = take_origin(io, round, &mut frame).unwrap_or(own_veth);
+            if origin != socket && !of_socket.is_empty() {
+                self.forward(io, round, socket, &mut of_socket);
+            }
+            socket = origin;
+            of_socket.push(frame);
+        }
+        self.forward(io, round, socket, &mut of_socket);
     }
 
     fn count_received(&self, io: &I, round: &Round<'_>, socket: usize, burst: &mut [I::Frame]) {
@@ -523,6 +550,16 @@ impl<I: Io> Step<I> {
         self.held.forget_resolved();
         self.counters.set_held(0);
     }
+}
+
+/// Returns the socket of the port that a packet of the own veth has arrived on, and removes the tag that names it.
+fn take_origin<I: Io>(io: &I, round: &Round<'_>, frame: &mut I::Frame) -> Option<usize> {
+    let mut packet = io.packet(frame);
+    let socket = round.snapshot.arrived_on(packet.bytes())?;
+    packet.cut(eth::TYPE_AT, eth::TAG_LEN);
+    let (at, keep_tail) = (packet.extent(), packet.tail_len() > 0);
+    io.place(frame, at, keep_tail);
+    Some(socket)
 }
 
 #[cold]

@@ -40,7 +40,7 @@ pub struct PortStatus {
     pub role_reason: String,
     /// VRF of packets that arrive, as the kernel's routing table id.
     pub table: u32,
-    /// XDP mode: `zero-copy`, `native`, `generic`; absent while pending.
+    /// XDP mode: `zero-copy`, `native`, `generic`; `tc`: a tc program in place of the XDP program; absent while pending.
     pub mode: Option<String>,
     /// Why that mode was taken, or why the port is pending.
     pub reason: String,

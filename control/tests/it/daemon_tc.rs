@@ -7,6 +7,7 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod arrivals;
 mod counted;
 
 use crate::daemon_path_mtu::{self, Far, learned};

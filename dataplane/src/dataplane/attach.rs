@@ -127,6 +127,8 @@ impl Dataplane {
             port: port.clone(),
             busy_polls: chosen.busy_polls,
             vlans: Vec::new(),
+            asked_mode: mode,
+            arrivals: None,
         };
         self.devices.insert(device.to_owned(), attached);
         self.publish_snapshot(None)?;

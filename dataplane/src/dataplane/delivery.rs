@@ -17,7 +17,8 @@ impl Dataplane {
         let desired = self.tables.desired();
         let ports = (0..).map(PortId).zip(&desired.ports);
         let ports = ports.filter(|(_, port)| desired.has_tc_engine() && port.role != Role::Kernel);
-        let attached = ports.filter(|(_, port)| self.devices.contains_key(device_name(port)));
+        let attached =
+            ports.filter(|(_, port)| self.devices.get(device_name(port)).is_some_and(|it| it.arrivals.is_none()));
         attached.map(|(id, port)| (port.name.clone(), self.why_worker_delivers(id, port))).collect()
     }
 

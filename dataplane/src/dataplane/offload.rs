@@ -21,6 +21,7 @@ use srv6d_xsk::probe::{self, TakesRedirect};
 use srv6d_xsk::xdp_offload::{Hook, PacketCount, ProgramWiring, Sizes, XdpOffload};
 use srv6d_xsk::{Mode, XskError};
 
+use super::arrivals::BY_TC;
 use super::hand_over::HandOver;
 use super::tap::ProgramTap;
 use super::{Dataplane, Device, PacketMemory, device_name, local};
@@ -111,6 +112,14 @@ impl InFront {
 
     pub(super) fn is_on(&self, device: &str) -> bool {
         self.on.contains(device)
+    }
+
+    /// Takes the program off a device, whose XDP program is about to rest.
+    pub(super) fn take_off(&mut self, device: &str, program: &mut srv6d_xsk::Program) -> Result<(), XskError> {
+        match &mut self.program {
+            Program::Loaded(front) if self.on.remove(device) => front.take_off(program),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the tc program rests: nothing shows what it sends.
@@ -244,6 +253,7 @@ impl Dataplane {
 
     /// Gives the program the tables in force.
     pub(super) fn sync_offload(&mut self) {
+        self.sync_arrivals();
         self.in_front.captured = self.taps.captured();
         let asked: BTreeSet<String> = self.asked_for_offload();
         self.in_front.not_delivered.clear();
@@ -404,7 +414,7 @@ impl Dataplane {
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
             let is_asked = asked.contains(name) || self.tables.desired().has_tc_engine();
-            let rests = device.claim_all && local_rests;
+            let rests = device.claim_all && local_rests || device.arrivals.is_some();
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
@@ -474,6 +484,7 @@ impl Dataplane {
                     "a capture is open, and shows what workers have".to_owned()
                 }
                 _ if device.claim_all => self.in_front.local_refused.clone().unwrap_or_default(),
+                _ if device.arrivals.is_some() => BY_TC.to_owned(),
                 _ => why_not(device)
                     .or_else(|| of_port.get(name.as_str()).map(|&why| why.to_owned()))
                     .unwrap_or_default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use srv6d_srv6::desired::Emulation;
 use srv6d_srv6::{Tables, Tally};
 use srv6d_wire::eth;
+use srv6d_xsk::arrivals::port_of;
 
 /// The mapping between ports and sockets.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Wiring {
     pub vlans: Vec<Vec<(u16, usize)>>,
     /// Emulated ports, by socket. It is empty if there are none.
     pub emulated: Vec<Option<EmulatedPort>>,
+    /// Socket of srv6d's own veth. It may receive what has arrived on other ports.
+    pub own_veth: Option<usize>,
 }
 
 /// An emulated port as the tables have it.
@@ -36,8 +39,7 @@ impl Wiring {
         Self {
             socket_of: (0..ports).map(Some).collect(),
             port_of: (0..ports).map(|port| u16::try_from(port).ok()).collect(),
-            vlans: Vec::new(),
-            emulated: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -71,6 +73,17 @@ impl Snapshot {
     /// A snapshot for tests and benches: one worker, and socket n is port n.
     pub fn direct(tables: Tables, tally: Arc<Tally>, ports: usize) -> Self {
         Self::new(1, tables, Wiring::direct(ports), vec![tally])
+    }
+
+    /// Returns the socket of the port that a frame has arrived on, if it came through the own veth with a tag that names
+    /// that port.
+    pub(crate) fn arrived_on(&self, frame: &[u8]) -> Option<usize> {
+        let &[high, low] = frame.get(eth::TYPE_AT..)?.first_chunk()?;
+        if u16::from_be_bytes([high, low]) != eth::VLAN {
+            return None;
+        }
+        let socket = port_of(eth::parse(frame)?.vlan?)?;
+        self.wiring.port_of.get(socket).map(|_| socket)
     }
 
     pub(crate) fn is_emulated(&self, socket: usize) -> bool {

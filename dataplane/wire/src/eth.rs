@@ -10,8 +10,10 @@ pub const IPV6: u16 = 0x86dd;
 pub const VLAN: u16 = 0x8100;
 /// Tag protocol identifier of 802.1ad service tags.
 pub const SERVICE_VLAN: u16 = 0x88a8;
+/// Offset of the type, or of the first tag.
+pub const TYPE_AT: usize = 12;
 /// Length of a tag.
-const TAG_LEN: usize = 4;
+pub const TAG_LEN: usize = 4;
 /// Length of an untagged header.
 pub const LEN: usize = 14;
 /// Length of a header with one tag.

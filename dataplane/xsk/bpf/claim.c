@@ -487,7 +487,8 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 
 	if (l3 > end)
 		return KERNEL;
-	in.may_claim = has_worker && for_this_port(port, eth);
+	/* Only the kernel sends to a port that claims all, also what other ports have received (arrivals.h). */
+	in.may_claim = has_worker && (port->claim_all || for_this_port(port, eth));
 
 	type = eth->type;
 #pragma unroll
@@ -646,5 +647,9 @@ count:
 		*counter += 1;
 	return verdict;
 }
+
+#ifndef READS_TAGS
+#include "arrivals.h"
+#endif
 
 char licence_text[] SEC("license") = "Dual MIT/GPL";

@@ -416,6 +416,11 @@ impl ClaimProgram {
         self.loaded().xsks.unset(slot)
     }
 
+    /// Calls `with` with all programs and maps of the object that nobody has taken out of it.
+    pub(crate) fn with_ebpf<T>(&self, with: impl FnOnce(&mut Ebpf) -> T) -> T {
+        with(&mut self.loaded().ebpf)
+    }
+
     /// Calls `with` with the program's descriptor.
     pub(crate) fn with_fd<T>(&self, with: impl FnOnce(&ProgramFd) -> T) -> Option<T> {
         let loaded = self.loaded();

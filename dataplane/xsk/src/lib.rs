@@ -29,6 +29,7 @@
 
 #![allow(clippy::doc_markdown)] // AF_XDP is a name, not code
 
+pub mod arrivals;
 mod busy_poll;
 mod claim_program;
 mod claims;

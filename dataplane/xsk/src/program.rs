@@ -40,7 +40,8 @@ pub struct Counts {
 /// The program on one port. When it is dropped or the process dies, the program is detached, and all traffic goes to
 /// the kernel again.
 pub struct Program {
-    link: Link,
+    /// `None` while the program rests.
+    link: Option<Link>,
     ifname: String,
     ifindex: u32,
     chosen: (Mode, String),
@@ -58,7 +59,7 @@ pub struct Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.link.detach();
+        self.rest();
         self.loaded.remove_port(self.ifindex, self.port, &self.vlans, &self.rules);
     }
 }
@@ -115,7 +116,7 @@ impl Program {
             _ => TagProgram::load(loaded, ifindex).map_err(|why| why.to_string()),
         };
         let (link, chosen, tags) = attach_reading_tags(loaded, ifname, ifindex, mode, tags)?;
-        let (ifname, vlans) = (ifname.to_owned(), Vec::new());
+        let (link, ifname, vlans) = (Some(link), ifname.to_owned(), Vec::new());
         let (rules, loaded) = (BTreeMap::new(), loaded.clone());
         let hand_overs = BTreeMap::new();
         let mut program = Self { link, ifname, ifindex, chosen, port, vlans, rules, tags, loaded, hand_overs };
@@ -123,6 +124,34 @@ impl Program {
         program.write_port()?;
         sys::give_back_free_memory();
         Ok(program)
+    }
+
+    /// Takes the program off the port. What belongs to the port stays: claims, rules, and the sockets, which go on sending.
+    pub fn rest(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.detach();
+        }
+    }
+
+    /// Puts a program that rests on the port again, in the mode that it had.
+    ///
+    /// # Errors
+    /// Another XDP program is there by now, or the kernel refuses.
+    pub fn resume(&mut self) -> Result<(), XskError> {
+        if self.link.is_some() {
+            return Ok(());
+        }
+        let mode = match self.chosen.0 {
+            Mode::Generic => XdpFlags::XDP_FLAGS_SKB_MODE,
+            Mode::Auto | Mode::ZeroCopy | Mode::Native => XdpFlags::XDP_FLAGS_DRV_MODE,
+        };
+        let attach = |program: BorrowedFd<'_>| attach_as(program, &self.ifname, self.ifindex, mode);
+        let link = match &self.tags {
+            Ok(tags) => attach(tags.fd())?,
+            Err(_) => self.loaded.with_fd(|own| attach(own.as_fd())).ok_or_else(|| missing_program(&self.ifname))??,
+        };
+        self.link = Some(link);
+        Ok(())
     }
 
     /// Returns the mode in use, native or generic, and why.
@@ -246,9 +275,10 @@ impl Program {
     pub(crate) fn set_front(&mut self, front: Option<BorrowedFd<'_>>) -> Result<(), XskError> {
         let updated = match front {
             _ if self.tags.is_ok() => self.tags.as_ref().map_or(Ok(()), |tags| tags.set_front(front)),
-            Some(front) => self.link.update(front),
+            Some(front) => self.link.as_ref().map_or(Ok(()), |link| link.update(front)),
             None => {
-                let own = self.loaded.with_fd(|own| self.link.update(own.as_fd()));
+                let link = self.link.as_ref();
+                let own = self.loaded.with_fd(|own| link.map_or(Ok(()), |link| link.update(own.as_fd())));
                 own.ok_or_else(|| missing_program(&self.ifname))?
             }
         };
