@@ -1,10 +1,11 @@
 //! How packets come in on the port of a host: by a tc program in place of the XDP program.
 //!
-//! A host that only sends by SRv6 claims next to nothing of what arrives. An XDP program would cost each of these packets the
-//! conversion to XDP's form, and in generic mode the merging by GRO. The tc program leaves them to the kernel as merged, and
-//! sends what is claimed through srv6d's own veth, with a VLAN tag that names the port.
+//! What arrives on a host is for the host itself. An XDP program would cost each of these packets the conversion to XDP's form, and
+//! in generic mode the merging by GRO. tc programs see them as merged: one decapsulates what SIDs deliver to this node, and
+//! another one sends what else is claimed through srv6d's own veth, with a VLAN tag that names the port. The rest is the
+//! kernel's.
 
-use srv6d_srv6::desired::{Port, PortId, Role};
+use srv6d_srv6::desired::{Behavior, LocalSid, Port, PortId, Role};
 use srv6d_xsk::arrivals::tag_of;
 use srv6d_xsk::{Mode, XskError};
 
@@ -13,9 +14,8 @@ use super::{Dataplane, PacketMemory, device_name};
 /// The mode that is shown of such a port.
 const BY_TC_MODE: &str = "tc";
 
-/// The reason shown on a port whose packets come in by the tc program.
-pub(super) const BY_TC: &str =
-    "a tc program at its ingress claims packets, as this host has no SID: all others are the kernel's";
+/// The reason shown on a port whose packets come in by tc programs.
+pub(super) const BY_TC: &str = "tc programs at its ingress, as what arrives on a host is for the host itself";
 
 impl Dataplane {
     /// Puts the XDP program or the tc program on each port, whichever fits what is in force.
@@ -39,10 +39,11 @@ impl Dataplane {
         self.devices.get(name).is_some_and(|device| device.arrivals.is_some())
     }
 
-    /// Returns the device of the only port of a host that steers its own traffic and has no SID.
+    /// Returns the device of the only port of a host, whose SIDs decapsulate, if it has any.
     fn port_of_a_host(&self) -> Option<String> {
         let desired = self.tables.desired();
-        if !desired.has_tc_engine() || !desired.sids.is_empty() {
+        let decapsulates = |sid: &LocalSid| matches!(sid.behavior, Behavior::EndDt { .. });
+        if !desired.has_tc_engine() || self.in_front.is_refused() || !desired.sids.iter().all(decapsulates) {
             return None;
         }
         if desired.ports.iter().filter(|port| port.role != Role::Kernel).count() > 1 {
@@ -71,7 +72,7 @@ impl Dataplane {
         // What offload has put in front goes with the program.
         self.in_front.take_off(name, &mut device.program)?;
         device.program.rest();
-        device.port.mode = BY_TC_MODE.to_owned();
+        BY_TC_MODE.clone_into(&mut device.port.mode);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use srv6d_fib::{DELIVERS, FORWARDS, Forwarding};
 use srv6d_srv6::desired::{Port, PortId, Role};
-use srv6d_xsk::xdp_offload::{KernelEnd, ProgramWiring, XdpOffload};
+use srv6d_xsk::xdp_offload::{Delivery, KernelEnd, ProgramWiring, XdpOffload};
 
 use super::offload::why_not;
 use super::{Dataplane, device_name};
@@ -17,13 +17,13 @@ impl Dataplane {
         let desired = self.tables.desired();
         let ports = (0..).map(PortId).zip(&desired.ports);
         let ports = ports.filter(|(_, port)| desired.has_tc_engine() && port.role != Role::Kernel);
-        let attached =
-            ports.filter(|(_, port)| self.devices.get(device_name(port)).is_some_and(|it| it.arrivals.is_none()));
+        let attached = ports.filter(|(_, port)| self.devices.contains_key(device_name(port)));
         attached.map(|(id, port)| (port.name.clone(), self.why_worker_delivers(id, port))).collect()
     }
 
     fn why_worker_delivers(&self, id: PortId, port: &Port) -> Option<String> {
-        if port.vlan.is_none() && self.in_front.delivers(device_name(port)) {
+        let comes_by_tc = self.comes_by_tc(device_name(port));
+        if port.vlan.is_none() && self.in_front.delivers(device_name(port), comes_by_tc) {
             return None;
         }
         let snapshot = self.tables.current();
@@ -57,7 +57,8 @@ impl Dataplane {
             let delivers = rows.ports.get(&index).is_some_and(|port| port.flags & DELIVERS != 0);
             let name = self.tables.desired().ports.get(usize::from(index)).map(device_name);
             let (Some(kernel), Some(name), true) = (&mut wiring.kernel, name, delivers) else { continue };
-            match program.put_on_ingress(number, name) {
+            let wanted = if self.comes_by_tc(name) { Delivery::Whole } else { Delivery::Marked };
+            match program.put_on_ingress(number, name, wanted) {
                 Ok(()) => drop(kernel.from.insert(index)),
                 Err(why) => drop(refused.insert(name.to_owned(), why.to_string())),
             }

@@ -51,6 +51,7 @@ impl PortOffload {
         let reason = match (on, reason.as_str()) {
             (true, "") => CHOSEN.to_owned(),
             (true, _) => format!("{CHOSEN}; {reason}"),
+            (false, BY_TC) => reason,
             (false, _) => format!("the worker, as {reason}"),
         };
         Self { on, auto: true, reason }
@@ -128,8 +129,13 @@ impl InFront {
     }
 
     /// Returns whether the programs deliver to this node what arrives through a device.
-    pub(super) fn delivers(&self, device: &str) -> bool {
-        self.is_on(device) && self.delivers.contains(device)
+    pub(super) fn delivers(&self, device: &str, comes_by_tc: bool) -> bool {
+        (self.is_on(device) || comes_by_tc && self.given.is_some()) && self.delivers.contains(device)
+    }
+
+    /// Whether the kernel has refused the program.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.program, Program::Refused(_))
     }
 
     /// Returns how many packets were delivered. Nothing else leaves through an own veth without a worker.
@@ -364,7 +370,11 @@ impl Dataplane {
         if wiring.captured.is_empty() && in_front.tap.take().is_some() {
             program.close_tap();
         }
-        let from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let mut from: BTreeSet<u16> = wiring.from.values().copied().collect();
+        let by_tc = self.devices.iter().filter(|(_, device)| device.arrivals.is_some());
+        for number in by_tc.filter_map(|(name, _)| u16::try_from(*self.numbers.get(name)?).ok()) {
+            from.remove(&number);
+        }
         let chosen = self.devices_of(&self.tables.desired().auto_offload);
         let delivering = self.delivering(&wiring);
         program.keep_on_ingress(&delivering.keys().copied().collect());
@@ -414,7 +424,7 @@ impl Dataplane {
         let from = |index: u16| {
             let (name, device, number) = device(index)?;
             let is_asked = asked.contains(name) || self.tables.desired().has_tc_engine();
-            let rests = device.claim_all && local_rests || device.arrivals.is_some();
+            let rests = device.claim_all && local_rests;
             (is_asked && !rests && why_not(device).is_none()).then_some(number)
         };
         let to = |index: u16| {
@@ -614,8 +624,8 @@ fn not_taken(name: &str, takes: TakesRedirect) -> String {
 
 /// Returns why a device's packets are better left to its worker.
 pub(super) fn why_not(device: &Device) -> Option<String> {
-    if device.claim_all {
-        return None; // the tc program is at the other end of the own veth
+    if device.claim_all || device.arrivals.is_some() {
+        return None; // there is a tc program, at the other end of the own veth or at the ingress
     }
     let (mode, _) = device.program.chosen();
     if mode != Mode::Native {

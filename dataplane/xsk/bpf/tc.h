@@ -250,6 +250,119 @@ int srv6d_local(struct __sk_buff *skb)
 	return eth->type == htons(ETH_P_IP) ? send_v4(skb, set, *number, of_all, port->table, eth, end) : TC_PASS;
 }
 
+#define FOR_THIS_HOST 0 /* PACKET_HOST of <linux/if_packet.h> */
+#define DECAP_L3_IPV4 (1ull << 7) /* BPF_F_ADJ_ROOM_DECAP_L3_IPV4, since Linux 6.3 */
+#define DECAP_L3_IPV6 (1ull << 8)
+/* Bytes that are read of a frame with an outer header. */
+#define READ_INSIDE_LEN (ETH_LEN + IPV6_LEN + IPV6_LEN + TCP_LEN)
+
+/* Writes the traffic class of the packet that was inside, if it changes. `v4` is a copy of its header if it is IPv4. */
+static ALWAYS_INLINE long change_class(struct __sk_buff *skb, const struct inside *inside, struct ipv4 *v4,
+				       const __u8 *v6)
+{
+	__u8 first[2] = { 0x60 | inside->class >> 4, (v6[1] & 0x0f) | inside->class << 4 };
+
+	if (inside->is_v4) {
+		if (v4->tos == inside->class)
+			return 0;
+		set_tos(v4, inside->class);
+		return bpf_skb_store_bytes(skb, ETH_LEN, v4, sizeof(*v4), 0);
+	}
+	if (first[0] == v6[0] && first[1] == v6[1])
+		return 0;
+	return bpf_skb_store_bytes(skb, ETH_LEN, first, sizeof(first), 0);
+}
+
+/* Removes the outer header of a packet for this node, and hands what is inside to the kernel's end of the own veth. */
+static ALWAYS_INLINE int receive_here(struct __sk_buff *skb, __u32 in, const struct port *port, const struct sid *sid,
+				      const struct inside *inside, const void *end)
+{
+	const struct eth *eth = (const void *)(long)skb->data;
+	const __u8 *inner = (const __u8 *)(eth + 1) + IPV6_LEN;
+	const struct ipv4 *v4 = (const void *)inner;
+	__u32 ip_len = inside->is_v4 ? IPV4_LEN : IPV6_LEN, zero = 0;
+	const struct kernel_end *kernel;
+	__u8 protocol, v6[2];
+	struct ipv4 copy;
+	struct cut cut;
+	struct eth head;
+
+	kernel = bpf_map_lookup_elem(&kernel_end, &zero);
+	if (!kernel || !kernel->ifindex || (const void *)(v4 + 1) > end)
+		return TC_PASS;
+	copy = *v4;
+	v6[0] = inner[0];
+	v6[1] = inner[1];
+	protocol = inside->is_v4 ? v4->protocol : ((const struct ipv6 *)inner)->next_header;
+	if (!cut_of(skb, inside->len, ip_len, protocol, inner + ip_len, end, &cut))
+		return TC_PASS;
+	if (cut.longest + IPV6_LEN + ETH_LEN > port->longest)
+		return TC_PASS;
+	if (bpf_skb_adjust_room(skb, -IPV6_LEN, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_FIXED_GSO | (inside->is_v4 ? DECAP_L3_IPV4 : DECAP_L3_IPV6)))
+		return TC_PASS;
+	__builtin_memcpy(head.addresses, kernel->ethernet, sizeof(head.addresses));
+	head.type = inside->is_v4 ? htons(ETH_P_IP) : htons(ETH_P_IPV6);
+	if (bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || change_class(skb, inside, &copy, v6))
+		return TC_DROP;
+	add_cut(&sid_counts, sid->slot, &cut, IPV6_LEN);
+	add_cut(&rx_counts, in, &cut, IPV6_LEN + ETH_LEN);
+	add_cut(&tx_counts, kernel->number, &cut, ETH_LEN);
+	return bpf_redirect(kernel->ifindex, BPF_F_INGRESS);
+}
+
+/* Decapsulates what is for this node, at the ingress of a port without XDP program (tcx). There GRO has merged the packets of
+ * a stream already. All else is left to srv6d_arrived (arrivals.h), which comes next. */
+SEC("classifier")
+int srv6d_received(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex, zero = 0, *current_set, *number, set;
+	const struct eth *eth = (const void *)(long)skb->data;
+	const void *end = (const void *)(long)skb->data_end;
+	struct inside inside = {};
+	const struct prefix *row;
+	const struct node *of_all;
+	const struct port *port;
+	const struct ipv6 *ip;
+	const struct sid *sid;
+	struct address to;
+
+	number = bpf_map_lookup_elem(&port_of, &ifindex);
+	current_set = bpf_map_lookup_elem(&current, &zero);
+	if (!number || !current_set || skb->vlan_present || skb->pkt_type != FOR_THIS_HOST)
+		return TC_PASS;
+	set = *current_set & 1;
+	port = ROW(ports, set, *number);
+	of_all = ROW(node, set, 0);
+	if (!port || !of_all || (port->flags & (DELIVERS | CHECKS_SOURCES | GUARDS_SIDS | CAPTURED)) != DELIVERS)
+		return TC_PASS;
+	/* A shorter frame is in one piece, or is left to the worker. */
+	if ((const void *)eth + READ_INSIDE_LEN > end && skb->len >= READ_INSIDE_LEN) {
+		if (bpf_skb_pull_data(skb, READ_INSIDE_LEN))
+			return TC_PASS;
+		eth = (const void *)(long)skb->data;
+		end = (const void *)(long)skb->data_end;
+	}
+	ip = (const void *)(eth + 1);
+	if ((const void *)(ip + 1) > end || eth->type != htons(ETH_P_IPV6) || !is_plain_v6(ip, skb->len))
+		return TC_PASS;
+	if (ip->next_header != IPPROTO_IPV6 && ip->next_header != IPPROTO_IPIP)
+		return TC_PASS;
+	to.high = be64_to_cpu(ip->dst[0]);
+	to.low = be64_to_cpu(ip->dst[1]);
+	row = look_up(set, port->table, to);
+	if (!row || target_of(row) != TARGET_SID)
+		return TC_PASS;
+	sid = ROW(sids, set, index_of(row));
+	if (!sid || sid->kind != SID_DECAPSULATE)
+		return TC_PASS;
+	if (of_all->flags & CHECKS_DOMAIN && !lists_v6(set, OF_DOMAIN, ip->src))
+		return TC_PASS;
+	if (!look_inside(set, sid, ip, end, to, &inside) || !is_own_address(inside.row) || inside.may_name_segments)
+		return TC_PASS;
+	return receive_here(skb, *number, port, sid, &inside, end);
+}
+
 /* Hands what srv6d_offload has decapsulated on a port to the kernel's end of the own veth, at the ingress of the port
  * (tcx). The worker sends such packets there, too: rules and filters of the kernel see one interface, whoever has
  * decapsulated. */

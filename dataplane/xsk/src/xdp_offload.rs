@@ -63,6 +63,7 @@ use local::Local;
 use maps::{Maps, Row, Table};
 
 pub use counted::PacketCount;
+pub use delivery::Delivery;
 pub use local::Hook;
 pub use sizes::Sizes;
 pub use tap::{Tap, Tapped};

@@ -1,25 +1,35 @@
-//! Tests of a host with one port and without a SID: its port has no XDP program, and a tc program claims packets.
+//! Tests of a host with one port, whose SIDs decapsulate: its port has no XDP program, and tc programs claim and decapsulate.
 //!
 //! ```text
 //! router: applications ─► srv6d0 ─► tc program ───────────────────────────► eth2 ── b ══ 1400 bytes ══ far: End.DT6
-//!         the kernel   ◄─ not claimed ─┬─ tc program at the ingress ◄────── eth2 ── b
-//!         worker       ◄─ srv6d0 ◄─────┘ claimed, with a tag that names eth2
+//!         applications ◄─ srv6d0 ◄─ for a SID ─┬─ tc programs at the ingress ◄── eth2 ── b
+//!         the kernel   ◄───────── not claimed ─┤
+//!         worker       ◄─ srv6d0 ◄─────claimed ┘ with a tag that names eth2
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
-use super::{had, wait_until_tc_serves};
+use super::{
+    arrived, had, merged, receiving, receiving_rig, survives_a_killed_daemon, wait_until_delivered,
+    wait_until_tc_serves,
+};
 use crate::daemon_path_mtu::{self, Far, learned};
 use crate::support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
 use crate::support::wire::{Wire, ethernet, ipv6, mac};
 
-/// Returns the configuration of a node with one port, with `further` entries.
-fn config(further: &str) -> String {
-    let one_port = CONFIG.replace("[[port]]\nname = \"eth1\"\nrole = \"fabric\"\n", "");
-    assert_ne!(one_port, CONFIG);
-    format!("[host]\nengine = \"tc\"\n{one_port}{}{further}", daemon_path_mtu::STEERED)
+/// Returns the configuration without its port `eth1`.
+fn one_port(config: &str) -> String {
+    let one_port = config.replace("[[port]]\nname = \"eth1\"\nrole = \"fabric\"\n", "");
+    assert_ne!(one_port, config);
+    one_port
 }
 
-const SID: &str = "[[sid]]\nsid = \"fcbb:0:1:fe06::/64\"\nbehavior = \"uDT6\"\n";
+/// Returns the configuration of a node with one port, with `further` entries.
+fn config(further: &str) -> String {
+    one_port(&format!("[host]\nengine = \"tc\"\n{CONFIG}{}{further}", daemon_path_mtu::STEERED))
+}
+
+/// A SID that does not decapsulate.
+const SHIFT: &str = "[[sid]]\nsid = \"fcbb:0:1::/48\"\nbehavior = \"uN\"\n";
 
 /// Returns how packets come in on the port: `tc`, or the mode of the XDP program.
 fn mode(rig: &Rig) -> String {
@@ -41,7 +51,7 @@ fn a_host_without_sids_has_no_xdp_program_and_its_workers_get_what_is_claimed() 
     wait_until_tc_serves(&rig);
     wait_for_mode(&rig, "tc");
     let shown = text(&rig.ask("node", "show ports").stdout);
-    assert!(shown.contains("a tc program at its ingress claims packets, as this host has no SID"), "{shown}");
+    assert!(shown.contains("tc programs at its ingress, as what arrives on a host is for the host itself"), "{shown}");
 
     // What the kernel has of a stream of applications passes the worker both ways.
     let had_before = had(&rig);
@@ -72,7 +82,7 @@ fn a_host_without_sids_has_no_xdp_program_and_its_workers_get_what_is_claimed() 
 
 #[test]
 #[ignore = "needs root"]
-fn the_xdp_program_comes_with_the_first_sid_and_goes_with_the_last_one_under_traffic() {
+fn the_xdp_program_comes_with_a_sid_that_shifts_and_goes_with_it_under_traffic() {
     let mut rig = Rig::new(1);
     let _far = Far::behind_b(&rig);
     rig.inside("b", "ip -6 route add fcbb:0:1::/48 via 2001:db8:b::1");
@@ -80,16 +90,60 @@ fn the_xdp_program_comes_with_the_first_sid_and_goes_with_the_last_one_under_tra
     wait_until_tc_serves(&rig);
     let receiver = rig.receiver("router", "udp", "[2001:db8:b::1]:7092");
     let mut sender = rig.stream("b", "[2001:db8:b::1]:7092", 2000);
-    for (further, wanted) in [(SID, "native"), ("", "tc"), (SID, "native"), ("", "tc")] {
+    for (further, wanted) in [(SHIFT, "native"), ("", "tc"), (SHIFT, "native"), ("", "tc")] {
         rig.reload(&config(further));
         wait_for_mode(&rig, wanted);
-        let (sent, received) = rig.tcp("router", "far", "[2001:db8:c::1]:7003");
-        assert_eq!(sent, received, "{wanted}");
+        let (sent, arrived) = rig.tcp("router", "far", "[2001:db8:c::1]:7003");
+        assert_eq!(sent, arrived, "{wanted}");
     }
     end(&mut sender);
     let report = report(&receiver.wait_with_output().unwrap().stdout);
     assert_eq!([number(&report, "lost"), number(&report, "duplicated")], [0; 2], "of {}", number(&report, "sent"));
     rig.check_balance();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_sids_deliver_is_decapsulated_as_merged_and_counted_as_sent() {
+    let mut rig = receiving_rig();
+    rig.ready(&one_port(&receiving("tc")));
+    wait_for_mode(&rig, "tc");
+    wait_until_delivered(&rig);
+    // Without checksums of its own, b cuts the streams, and GRO of the port merges them. With them, they come whole.
+    for (gro, tx) in [("on", "off"), ("on", "on"), ("off", "on")] {
+        rig.inside("router", &format!("ethtool -K eth2 gro {gro}"));
+        rig.inside("b", &format!("ethtool -K wire tx {tx}"));
+        for to in ["[2001:db8:e::1]:7090", "10.8.0.1:7090"] {
+            let (before, seen) = (arrived(&rig), merged(&rig));
+            let (sent, received) = rig.tcp("b", "router", to);
+            assert_eq!(sent, received, "{to}, gro {gro}, tx {tx}");
+            let (now, seen) = (arrived(&rig), merged(&rig) - seen);
+            let by_tc = now[0] - before[0];
+            assert!(by_tc > 2500 && now[1] - before[1] < 5, "{to}, gro {gro}, tx {tx}: {before:?}, {now:?}");
+            let is_v6 = to.starts_with('[');
+            assert!(!is_v6 || seen > 50 && seen < by_tc / 2, "{to}, gro {gro}, tx {tx}: {seen} of {by_tc}");
+        }
+    }
+    rig.check_balance();
+    let log = rig.log("node");
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_stream_survives_a_killed_srv6d_by_the_kernels_route() {
+    let mut rig = receiving_rig();
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth2.seg6_enabled=1");
+    rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
+    rig.inside("router", "ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table local dev eth2");
+    let daemon = rig.ready(&one_port(&receiving("tc")));
+    wait_for_mode(&rig, "tc");
+    wait_until_delivered(&rig);
+    let before = arrived(&rig)[0];
+    let receiver = rig.receiver("router", "tcp", "[2001:db8:e::1]:7091");
+    let sender = rig.traffic("b", "tcp-send [2001:db8:e::1]:7091 400000000 7");
+    wait_for("stream by tc", || (arrived(&rig)[0] > before + 5000).then_some(()));
+    survives_a_killed_daemon(&mut rig, daemon, sender, receiver);
 }
 
 /// Somebody on the wire who knows how tags name ports between the tc program and the workers.

@@ -10,18 +10,38 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-use aya::programs::TcAttachType;
 use aya::programs::tc::SchedClassifierLink;
+use aya::programs::{SchedClassifier, TcAttachType};
 use srv6d_fib::{Forwarding, KernelEndRow};
 
 use super::{KernelEnd, ProgramWiring, XdpOffload, maps};
 use crate::XskError;
 
-/// Name of the program's function in `bpf/tc.h`.
-const PROGRAM: &str = "srv6d_delivered";
+/// The tc program that delivers packets to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The XDP program of the port has decapsulated and marked them.
+    Marked,
+    /// The port has no XDP program: the tc program decapsulates them.
+    Whole,
+}
+
+impl Delivery {
+    /// Returns the name of the program's function in `bpf/tc.h`.
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Marked => "srv6d_delivered",
+            Self::Whole => "srv6d_received",
+        }
+    }
+}
 
 /// Holds the tc program on a port.
-pub(super) struct Ingress(#[expect(dead_code, reason = "its end takes the program off")] SchedClassifierLink);
+pub(super) struct Ingress {
+    delivery: Delivery,
+    // Its end takes the program off.
+    _link: SchedClassifierLink,
+}
 
 /// Returns a random number that is not 0, because metadata of others is often all zeros.
 pub(super) fn random_mark() -> u32 {
@@ -35,17 +55,24 @@ impl XdpOffload {
         self.mark.to_ne_bytes()
     }
 
-    /// Puts the program that delivers to this node at the ingress of a port. It is not an error if it is there already.
+    /// Puts a program that delivers to this node at the ingress of a port, in place of the other one. It is not an error if
+    /// it is there already.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn put_on_ingress(&mut self, port: u16, ifname: &str) -> Result<(), XskError> {
-        if !self.ingress.contains_key(&port) {
-            let link =
-                self.attach(PROGRAM, ifname, TcAttachType::Ingress).map_err(|why| super::local::error(ifname, &why))?;
-            self.ingress.insert(port, Ingress(link));
+    pub fn put_on_ingress(&mut self, port: u16, ifname: &str, delivery: Delivery) -> Result<(), XskError> {
+        if self.ingress.get(&port).is_none_or(|now| now.delivery != delivery) {
+            self.ingress.remove(&port);
+            let attached = self.attach(delivery.program(), ifname, TcAttachType::Ingress);
+            let link = attached.map_err(|why| super::local::error(ifname, &why))?;
+            self.ingress.insert(port, Ingress { delivery, _link: link });
         }
         Ok(())
+    }
+
+    /// Returns the program that decapsulates, once it was put on a port, for [`once_local`](crate::test_run::once_local).
+    pub fn whole_program(&self) -> Option<&SchedClassifier> {
+        self.ebpf.program(Delivery::Whole.program()).and_then(|program| program.try_into().ok())
     }
 
     /// Takes the program off all ports except these. The tables in force must not deliver packets from other ports.
@@ -76,17 +103,18 @@ mod tests {
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
     use std::time::Duration;
 
-    use aya::programs::SchedClassifier;
     use srv6d_fib::{
         CHECKS_DOMAIN, DECAPSULATES_V4, DECAPSULATES_V6, DELIVERS, FORWARDS, GUARDS_SIDS, IS_OWN_ADDRESS, NodeRow,
         PortRow, SidKind, SidRow, TARGET_INDEX_BITS, TARGET_KERNEL, TARGET_SID, UNIFORM,
     };
 
     use super::*;
-    use crate::test_run::{Arrival, once};
+    use crate::test_run::{Arrival, once, once_local};
     use crate::xdp_offload::{PacketCount, Sizes};
 
     const PASS: u32 = 2;
+    const NEXT: u32 = u32::MAX;
+    const REDIRECT: u32 = 7;
     const SID: u128 = 0xfcbb << 112 | 0xfe << 80;
     const OWN_V6: u128 = 0x2001_0db8 << 96 | 1;
     const OWN_V4: u128 = 0x0a00_0001 << 96;
@@ -97,6 +125,7 @@ mod tests {
         srv6d_netns::move_thread_to_new().unwrap();
         let mut offload = XdpOffload::load(&Sizes::largest()).unwrap();
         offload.add_port(3, "lo").unwrap();
+        offload.put_on_ingress(3, "lo", Delivery::Whole).unwrap();
         (offload, Arrival { ifindex: crate::ifindex("lo").unwrap(), queue: 0 })
     }
 
@@ -158,6 +187,16 @@ mod tests {
         once(offload.program().unwrap(), frame, arrival).unwrap()
     }
 
+    /// Returns the frame with the address of loopback, as the tc program takes no others.
+    fn for_loopback(frame: &[u8]) -> Vec<u8> {
+        [&[0; 6], frame.split_at(6).1].concat()
+    }
+
+    /// Runs the tc program of a port without XDP program.
+    fn run_whole(offload: &XdpOffload, arrival: Arrival, frame: &[u8]) -> (u32, Vec<u8>) {
+        once_local(offload.whole_program().unwrap(), &for_loopback(frame), arrival.ifindex).unwrap()
+    }
+
     #[test]
     #[ignore = "needs root"]
     fn what_is_for_this_node_loses_its_outer_header_gets_a_mark_and_is_counted() {
@@ -165,6 +204,7 @@ mod tests {
         publish(&mut offload, &delivering(), true);
         let mark = offload.mark();
         let marked = |kind: [u8; 2], packet: &[u8]| (PASS, [mark.as_slice(), &ethernet(kind, packet)].concat());
+        let whole = |kind: [u8; 2], packet: &[u8]| (REDIRECT, [[0; 12].as_slice(), &kind, packet].concat());
         let inner_v6 = |class: u8| v6(class, 17, OWN_V6, &[7; 12]);
         let uniform = |forwarding: &mut Forwarding| forwarding.sids.get_mut(&6).unwrap().flags |= UNIFORM;
         // Each case has the traffic class of the outer header, that of the inner header, the resulting one, and the one
@@ -175,15 +215,19 @@ mod tests {
             publish(&mut offload, &delivering(), true);
             let frame = v6_inside(outer, inner);
             assert_eq!(run(&offload, arrival, &frame), marked([0x86, 0xdd], &inner_v6(class)), "{outer:x} {inner:x}");
+            assert_eq!(run_whole(&offload, arrival, &frame), whole([0x86, 0xdd], &inner_v6(class)));
             let mut forwarding = delivering();
             uniform(&mut forwarding);
             publish(&mut offload, &forwarding, true);
             assert_eq!(run(&offload, arrival, &frame), marked([0x86, 0xdd], &inner_v6(of_uniform)));
+            assert_eq!(run_whole(&offload, arrival, &frame), whole([0x86, 0xdd], &inner_v6(of_uniform)));
         }
         let counted = [offload.sid(9), offload.received(3), offload.sent(5)];
-        assert_eq!(counted, [92, 106, 66].map(|bytes| PacketCount { packets: 10, bytes: 10 * bytes }));
+        assert_eq!(counted, [92, 106, 66].map(|bytes| PacketCount { packets: 20, bytes: 20 * bytes }));
         let frame = |tos, sum| ethernet([0x86, 0xdd], &v6(0xbb, 4, SID, &v4(tos, sum)));
-        assert_eq!(run(&offload, arrival, &frame(2, [0x66, 0xc9])), marked([8, 0], &v4(0xbb, [0x66, 0x10])));
+        let frame = frame(2, [0x66, 0xc9]);
+        assert_eq!(run(&offload, arrival, &frame), marked([8, 0], &v4(0xbb, [0x66, 0x10])));
+        assert_eq!(run_whole(&offload, arrival, &frame), whole([8, 0], &v4(0xbb, [0x66, 0x10])));
     }
 
     #[test]
@@ -209,6 +253,8 @@ mod tests {
         for (name, forwarding) in tables {
             publish(&mut offload, &forwarding, true);
             assert_eq!(run(&offload, arrival, &v6_inside(0, 0)), (PASS, v6_inside(0, 0)), "{name}");
+            let left = (NEXT, for_loopback(&v6_inside(0, 0)));
+            assert_eq!(run_whole(&offload, arrival, &v6_inside(0, 0)), left, "{name}");
         }
         publish(&mut offload, &delivering(), false);
         assert_eq!(run(&offload, arrival, &v6_inside(0, 0)), (PASS, v6_inside(0, 0)), "there is no way to the kernel");
@@ -243,6 +289,7 @@ mod tests {
         ];
         for (name, frame) in frames {
             assert_eq!(run(&offload, arrival, &frame), (PASS, frame.clone()), "{name}");
+            assert_eq!(run_whole(&offload, arrival, &frame), (NEXT, for_loopback(&frame)), "{name}");
         }
         assert_eq!([offload.sid(9), offload.received(3), offload.sent(5)], [PacketCount::default(); 3]);
         assert_ne!(run(&offload, arrival, &v6_inside(0, 0)).1, v6_inside(0, 0));
@@ -281,7 +328,7 @@ mod tests {
         let kernel = || Some(KernelEnd { from: [1].into(), ..KernelEnd::of("own", 5).unwrap() });
         let wiring = || ProgramWiring { from: [(1, 3)].into(), kernel: kernel(), ..ProgramWiring::default() };
         own.publish(&delivering(), &wiring()).unwrap();
-        own.put_on_ingress(3, "lo").unwrap();
+        own.put_on_ingress(3, "lo", Delivery::Marked).unwrap();
         let delivered = received_by("own");
         // The XDP program of the one marks packets, and the tc program of the other gets them.
         let send = |marks: &XdpOffload, byte: u8| {
@@ -320,15 +367,15 @@ mod tests {
             let (_, programs) = SchedClassifier::query_tcx("lo", TcAttachType::Ingress).unwrap();
             programs.iter().map(aya::programs::ProgramInfo::id).collect::<Vec<u32>>()
         };
-        foreign.put_on_ingress(3, "lo").unwrap();
+        foreign.put_on_ingress(3, "lo", Delivery::Marked).unwrap();
         let alone = programs();
         let mut own = XdpOffload::load(&Sizes::largest()).unwrap();
-        own.put_on_ingress(3, "lo").unwrap();
-        own.put_on_ingress(3, "lo").unwrap();
+        own.put_on_ingress(3, "lo", Delivery::Marked).unwrap();
+        own.put_on_ingress(3, "lo", Delivery::Marked).unwrap();
         assert_eq!((programs().len(), programs().last()), (2, alone.last()));
         own.keep_on_ingress(&BTreeSet::new());
         assert_eq!(programs(), alone);
-        own.put_on_ingress(3, "lo").unwrap();
+        own.put_on_ingress(3, "lo", Delivery::Marked).unwrap();
         drop(own);
         assert_eq!(programs(), alone);
     }
