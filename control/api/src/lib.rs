@@ -27,8 +27,8 @@ use explain::{ExplainView, LastDrop, LongestMatch};
 use jobs::{JobRequest, JobView, PlacedJob};
 use srv6d_job::{Code, Occupancy, Refused};
 use state::{
-    CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProcessView,
-    RouteStatus, SidStatus, SourceView, UnfollowedRoute, WorkerStatus,
+    CountersView, GenerationView, GlbView, MemberStatus, NeighborStatus, PathStatus, PortStatus, ProbesView,
+    ProcessView, RouteStatus, SidStatus, SourceView, UnfollowedRoute, WorkerStatus,
 };
 
 /// Version of the protocol. A peer with another version is refused, because its messages might be misunderstood.
@@ -58,6 +58,8 @@ pub enum Topic {
     Balance,
     /// Heartbeats: peers, their age, and the links behind them.
     Glb,
+    /// Path probes: which paths work, losses, round-trip times.
+    Probes,
     /// Packet counters: where every packet ended, each reason with its meaning.
     Counters,
     /// Generations of the tables: time, cause and changes.
@@ -169,6 +171,8 @@ pub enum Response {
     Balance(Vec<MemberStatus>),
     /// Answer to `show glb`.
     Glb(Box<GlbView>),
+    /// Answer to `show probes`.
+    Probes(Box<ProbesView>),
     /// Answer to `show counters`.
     Counters(Box<CountersView>),
     /// Answer to `show generation`.

@@ -234,6 +234,12 @@ pub struct PathStatus {
     pub engine_reason: String,
     /// Next hops from the configuration. Empty: packets take the route to the first segment.
     pub next_hops: Vec<NextHopStatus>,
+    /// What probes say of it: `good`, `dead`, `unheard` or `not probed`. Absent: nothing is probed.
+    #[serde(default)]
+    pub probes: Option<String>,
+    /// Probes have found it dead, and packets do not take it.
+    #[serde(default)]
+    pub left_out: bool,
     /// Number of packets encapsulated.
     pub packets: u64,
     /// Number of bytes encapsulated.
@@ -737,6 +743,72 @@ impl WorkerStatus {
     }
 }
 
+/// Path probes: `show probes`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbesView {
+    /// Milliseconds between two probes of a path.
+    pub interval_ms: u64,
+    /// Milliseconds after which a probe without an answer is judged.
+    pub timeout_ms: u64,
+    /// Number of probes lost in a row after which a path is dead.
+    pub dead_after: u32,
+    /// Milliseconds for which a dead path has to answer before it is used again.
+    pub hold_ms: u64,
+    /// Address to which probes come back.
+    pub address: Option<String>,
+    /// Why no probe comes back, or why not every path is probed.
+    pub trouble: Option<String>,
+    /// Times at which the daemon was so late that it judged nothing.
+    pub late: u64,
+    /// Datagrams refused as answers, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Paths.
+    pub paths: Vec<ProbeRow>,
+}
+
+/// A path of a steered prefix, as its probes tell of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeRow {
+    /// Prefix of inner destinations.
+    pub prefix: String,
+    /// Id of the routing table of the prefix.
+    pub table: u32,
+    /// Name of the path.
+    pub path: String,
+    /// `good`, `dead`, `unheard` before the first answer, or `not probed`.
+    pub state: String,
+    /// Packets may take the path. False: it is left out.
+    pub in_use: bool,
+    /// Milliseconds in this state.
+    pub since_ms: u64,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes that came back.
+    pub received: u64,
+    /// Probes lost.
+    pub lost: u64,
+    /// Probes that did not come back, and prove nothing: no probe of another path did at that time, or the daemon was late.
+    pub unjudged: u64,
+    /// Probes that came back after they had been judged as lost.
+    pub overdue: u64,
+    /// Probes that came back with the mark of congestion (CE).
+    pub ce: u64,
+    /// Share of the last 100 judged probes that got lost, in percent.
+    pub loss_percent: Option<u32>,
+    /// Median of the round-trip times, in microseconds.
+    pub rtt_p50_us: Option<u64>,
+    /// Round-trip time that 99 of 100 answers do not exceed, in microseconds.
+    pub rtt_p99_us: Option<u64>,
+    /// Longest of the recent round-trip times, in microseconds.
+    pub rtt_max_us: Option<u64>,
+    /// Difference between the medians of this path and of the fastest path of the prefix, in microseconds.
+    pub skew_us: Option<u64>,
+    /// Carrier of the probes.
+    pub carrier: Option<String>,
+    /// Why it is not probed, why the last probe was not sent, or why it is in use although it is dead.
+    pub why: Option<String>,
+}
+
 /// The state that metrics are made of: all but routes, of which there may be a million.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -757,4 +829,7 @@ pub struct State {
     pub sources: Vec<SourceView>,
     /// Contents of `show glb`, if heartbeats are configured.
     pub glb: Option<GlbView>,
+    /// Contents of `show probes`, if probes are configured.
+    #[serde(default)]
+    pub probes: Option<ProbesView>,
 }

@@ -12,6 +12,7 @@ mod fpm;
 mod glb;
 mod jobs;
 mod merge;
+mod probes;
 mod records;
 mod schema;
 mod sources;
@@ -28,6 +29,7 @@ pub use emulate::{EcnMarking, EcnProfile, EcnRule, Emulate, NonEct, Rate, Share,
 pub use fpm::{Fpm, FpmDialect, ListenAddress};
 pub use glb::{Glb, GlbRole, LinkGroup, NodeId};
 pub use jobs::Jobs;
+pub use probes::Probes;
 pub use schema::{
     Api, Block, Checksum, Config, DtArgument, Ecn, Flavor, Host, HostEngine, InnerDscp, Neighbor, NextHop, Node,
     OneHop, Optional, PathKeys, Polling, Port, PortMode, PortOffload, PortRole, Route, RouteType, Sid, SidBehavior,
@@ -182,6 +184,7 @@ pub fn keys() -> Vec<(&'static str, Vec<&'static str>)> {
         keys_of::<Balance>(),
         keys_of::<Reactive>(),
         keys_of::<Glb>(),
+        keys_of::<Probes>(),
         keys_of::<Sid>(),
         keys_of::<Steer>(),
         keys_of::<SteerPath>(),

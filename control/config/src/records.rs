@@ -24,6 +24,7 @@ impl Record for Config {
             ports: table.records("port"),
             balances: table.records("balance"),
             glb: table.optional_record("glb"),
+            probes: table.optional_record("probes"),
             sids: table.records("sid"),
             steers: table.records("steer"),
             routes: table.records("route"),

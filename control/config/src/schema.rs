@@ -17,6 +17,7 @@ use super::emulate::{Emulate, Rate};
 use super::fpm::Fpm;
 use super::glb::{Glb, NodeId};
 use super::jobs::Jobs;
+use super::probes::Probes;
 use super::sources::{Jalapeno, Kernel, Syd};
 use super::value::{MetricsAddress, OuterDscp};
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub balances: Vec<Spanned<Balance>>,
     /// `[glb]`.
     pub glb: Option<Glb>,
+    /// `[probes]`.
+    pub probes: Option<Probes>,
     /// `[[sid]]`.
     #[serde(rename = "sid")]
     pub sids: Vec<Spanned<Sid>>,

@@ -1,7 +1,7 @@
 //! The daemon: one control loop, and the rooms that it asks.
 //!
 //! ```text
-//! confine, kernel, capture <- fpm, glb, source, job, metrics <- daemon
+//! confine, kernel, capture <- fpm, glb, probes, source, job, metrics <- daemon
 //! ```
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod kernel_release;
 mod limits;
 pub mod metrics;
+pub mod probes;
 pub mod source;
 
 pub use daemon::{

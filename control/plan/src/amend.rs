@@ -8,7 +8,7 @@
 //!
 //! A route that others depend on (a first segment or a next hop lies inside of its prefix) needs a whole plan. So
 //! does every change while something is pending or refused, because it may be waiting for this route, and every change
-//! with `[fpm]` or with rules that lead to more than `main`.
+//! with `[fpm]`, with rules that lead to more than `main`, or while probes leave paths out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -26,6 +26,7 @@ use super::environment::is_link_local;
 use super::followed::Unfollowed;
 use super::lookups::Lookups;
 use super::ports::{self, Ports};
+use super::probes;
 use super::{Context, Plan, plan_with};
 use crate::Environment;
 use srv6d_config::{Config, Findings, OneHop, PathKeys, Sid, Spanned};
@@ -66,6 +67,7 @@ pub fn plan_change(
     if config.kernel.is_none()
         || config.fpm.is_some()
         || !plan.amendable
+        || !plan.left_out.is_empty()
         || !rules.lead_to_main_only(&environment.routes)
     {
         return None;
@@ -334,6 +336,32 @@ impl Plan {
         let before = of(&changes.neighbors.iter().map(known).collect::<Vec<_>>());
         self.desired.amend(&changes);
         (diff(&before, &after), changes)
+    }
+
+    /// Leaves out these paths, and uses those again that were left out before. Returns the changes, for people and for the
+    /// tables.
+    pub fn use_paths(&mut self, unused: &BTreeSet<String>) -> (Diff, Amendment) {
+        let mut changes = Amendment::default();
+        for Steer { table, prefix, paths } in &self.desired.steers {
+            let key = (*table, *prefix);
+            let all = self.left_out.get(&key).unwrap_or(paths);
+            let used = probes::without(all, unused);
+            let is_whole = used.is_none();
+            let used = used.unwrap_or_else(|| all.clone());
+            if used != *paths {
+                changes.steers.push(SteerChange { table: *table, prefix: *prefix, paths: used });
+            }
+            if is_whole {
+                self.left_out.remove(&key);
+            } else {
+                self.left_out.entry(key).or_insert_with(|| paths.clone());
+            }
+        }
+        let undo = self.desired.amend(&changes);
+        let change = kind(&undo.steers, &changes.steers, |steer| (steer.table, steer.prefix, !steer.paths.is_empty()));
+        let diff =
+            Diff { kinds: [("steers", change)].into_iter().filter(|(_, of)| *of != Change::default()).collect() };
+        (diff, changes)
     }
 
     /// Applies the changed prefixes. Returns the changes, for people and for the tables, whose own copy of the desired

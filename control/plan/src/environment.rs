@@ -37,6 +37,8 @@ pub struct Environment {
     pub announced: Arc<Vec<KernelRoute>>,
     /// Measurements of the loads of ports, and reports about the links behind neighbours.
     pub links: Arc<Links>,
+    /// Names of paths that probes have found dead. They are left out.
+    pub unused_paths: Arc<BTreeSet<String>>,
 }
 
 /// One network device.

@@ -19,6 +19,7 @@ mod node;
 mod offered;
 mod owners;
 mod ports;
+mod probes;
 mod roles;
 mod routes;
 mod rules;
@@ -27,12 +28,13 @@ mod sources;
 mod steers;
 mod weights;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ipnet::Ipv6Net;
-use srv6d_srv6::desired::{Block, Desired, HostPort, LocalSid, Route, Steer, TableId};
+use ipnet::{IpNet, Ipv6Net};
+use srv6d_srv6::desired::{Block, Desired, HostPort, LocalSid, Path, Route, Steer, TableId};
 
 use srv6d_config::{Accepted, Config, Diagnostic, Errors, Findings, HostEngine, Polling, PortMode};
 use srv6d_offer::{Offer, OfferOutcome};
@@ -47,6 +49,7 @@ use lookups::Lookups;
 pub use node::DEFAULT_FRAMES;
 use owners::Owners;
 use ports::Ports;
+pub use probes::Probes;
 pub use roles::RoleReason;
 use rules::Rules;
 pub use srv6d_kernel_routes::{
@@ -71,6 +74,10 @@ pub struct Plan {
     pub api: Api,
     /// Heartbeats, if they are configured.
     pub glb: Option<Glb>,
+    /// Path probes, if they are configured.
+    pub probes: Option<Probes>,
+    /// All paths of those steered prefixes of which probes leave some out.
+    pub left_out: BTreeMap<(TableId, IpNet), Vec<Path>>,
     /// Entries that are accepted, but are probably not what was meant.
     pub warnings: Vec<Diagnostic>,
     /// Entries that are right, and wait for something that does not exist yet.
@@ -216,6 +223,7 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         path_mtus: environment.path_mtus.clone(),
     };
     let glb = glb::plan(config, &mut desired.balance.settings, found);
+    let probes = probes::plan(config, found);
     desired.balance.links = Arc::clone(&environment.links);
     desired.offload.extend(by_tc);
     desired.auto_offload.extend(by_tc.filter(|_| engine == HostEngine::Auto));
@@ -224,6 +232,8 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
     roles::report(config, &desired, &role_reasons, found);
     let Accepted { warnings, pending, notes } = findings.finish()?;
     let first_hops = FirstHopCounts::of(&desired.steers);
+    let unused = probes.as_ref().map(|_| &*environment.unused_paths);
+    let left_out = unused.map(|unused| probes::leave_out(&mut desired.steers, unused)).unwrap_or_default();
     let amendable = !waits && pending.is_empty() && rules_lead_to_main_only;
     let (host, api) = (node::host(&config.host), node::api(&config.api));
     Ok(Plan {
@@ -234,6 +244,8 @@ pub fn plan_with(config: &Config, environment: &Environment, offers: &[Offer]) -
         host,
         api,
         glb,
+        probes,
+        left_out,
         warnings,
         pending,
         notes,

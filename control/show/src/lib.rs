@@ -9,6 +9,7 @@ mod glb;
 mod jobs;
 pub mod packet;
 mod page;
+mod probes;
 mod process;
 pub mod rates;
 mod source;
@@ -43,6 +44,7 @@ fn text_of(response: &Response) -> String {
         Response::Neighbors(rows) => neighbors(rows),
         Response::Balance(rows) => balance::render(rows),
         Response::Glb(view) => glb::render(view),
+        Response::Probes(view) => probes::render(view),
         Response::Counters(view) => counters::render(view),
         Response::Generation(view) => generation::render(view),
         Response::Source(views) => source::render(views),
@@ -206,7 +208,8 @@ fn unfollowed(rows: &[UnfollowedRoute]) -> String {
 }
 
 fn paths(rows: &[PathStatus]) -> String {
-    let mut table = Table::new(&[
+    let are_probed = rows.iter().any(|row| row.probes.is_some());
+    let columns = [
         "PREFIX",
         "TABLE",
         "PATH",
@@ -219,10 +222,13 @@ fn paths(rows: &[PathStatus]) -> String {
         ">PACKETS",
         ">BYTES",
         ">SHARE",
-    ]);
+    ];
+    let columns: Vec<&str> = columns.into_iter().chain(are_probed.then_some("PROBES")).collect();
+    let mut table = Table::new(&columns);
     for row in rows {
         let usids: Vec<String> = row.usids.iter().map(|usids| usids.join(" ")).collect();
-        table.row([
+        let probes = are_probed.then(|| probed(row));
+        let cells = [
             row.prefix.clone(),
             vrf(row.table),
             row.path.clone(),
@@ -235,7 +241,8 @@ fn paths(rows: &[PathStatus]) -> String {
             row.packets.to_string(),
             row.bytes.to_string(),
             row.share_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}%")),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(probes));
     }
     let mut text = table.finish("no prefixes are steered");
     let engines = || rows.iter().filter_map(|row| Some((row, row.engine.as_deref()?)));
@@ -283,6 +290,12 @@ const fn health(health: Health) -> &'static str {
 }
 
 /// Returns the name of a table, as in the `/etc/iproute2/rt_tables` that every machine has.
+/// Returns what probes say of a path.
+fn probed(row: &PathStatus) -> String {
+    let state = dash(row.probes.as_ref());
+    if row.left_out { format!("{state}, left out") } else { state }
+}
+
 fn vrf(table: u32) -> String {
     match TableId(table) {
         TableId::MAIN => "main".to_owned(),

@@ -50,6 +50,7 @@ fn print_value(response: &Response) -> Result<(), Failure> {
         Response::Neighbors(rows) => output::print_json(rows),
         Response::Balance(rows) => output::print_json(rows),
         Response::Glb(view) => output::print_json(view),
+        Response::Probes(view) => output::print_json(view),
         Response::Counters(view) => output::print_json(view),
         Response::Generation(view) => output::print_json(view),
         Response::Source(views) => output::print_json(views),

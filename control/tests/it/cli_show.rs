@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-const TOPICS: [&str; 9] = ["ports", "sids", "routes", "paths", "neighbors", "glb", "counters", "generation", "drops"];
+const TOPICS: [&str; 10] =
+    ["ports", "sids", "routes", "paths", "neighbors", "glb", "probes", "counters", "generation", "drops"];
 
 /// A socket that sends its answers to requests one after the other, and returns the requests.
 struct Daemon {

@@ -442,6 +442,18 @@ fn policies_that_cannot_be() {
 }
 
 #[test]
+fn probes_that_cannot_be() {
+    let probes = |keys: &str, line, parts: &[&str]| assert_refused(&format!("[probes]\n{keys}"), line, parts);
+    probes("interval = \"5ms\"", 2, &["[probes] interval", "below 10 ms"]);
+    probes("interval = \"50ms\"\ntimeout = \"20ms\"", 3, &["shorter than the interval of 50 ms", "a longer timeout"]);
+    probes("timeout = \"2100ms\"", 2, &["longer than 20 intervals of 100 ms"]);
+    probes("dead_after = 1", 2, &["from 2 to 100"]);
+    probes("decap = 0", 2, &["from 1 to 65535"]);
+    probes("address = \"fe80::1\"", 2, &["a link-local address", "leave it out"]);
+    probes("interval = \"1h\"", 2, &["from \"1us\" to \"10s\""]);
+}
+
+#[test]
 fn heartbeats_that_cannot_be() {
     const GLB: &str = "[glb]\nrole = \"both\"\nnode_id = \"10.0.0.1\"\n";
     const GLOBAL: &str = "[[balance]]\nname = \"far\"\nmode = \"global\"\n";

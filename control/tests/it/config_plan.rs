@@ -1,6 +1,7 @@
 //! Tests of the plan that a valid configuration results in.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 use srv6d_config::{self as config, Config, HostEngine, Polling, PortMode};
 use srv6d_plan::{self as plan, Device, Environment, HostVeth, KernelNeighbor, Plan, PortDevice};
 use srv6d_srv6::desired::{
-    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Link, LinkId, Mac, NonEct, PortId, Role,
-    RouteAction, TableId, UnknownSid,
+    Behavior, Chance, Csid, DscpMode, DtFamily, Ecn, Emulation, Hop, HostPort, Link, LinkId, Mac, NonEct, Path, PortId,
+    Role, RouteAction, TableId, UnknownSid,
 };
 
 const FULL: &str = include_str!("config_full.toml");
@@ -717,6 +718,55 @@ via_nodes = ["10.0.0.2"]
     assert_eq!((glb.group.to_string().as_str(), glb.udp_port), ("ff02::114", 47149));
     assert_eq!((glb.period.as_millis(), glb.min_gap.as_millis(), glb.ports.len()), (20, 1, 2));
     assert_eq!(glb.key.unwrap().0, 1);
+}
+
+#[test]
+fn dead_paths_are_left_out_and_used_again() {
+    let path = |n: u32| {
+        format!("{{ name = \"p{n}\", segments = [\"fcbb:0:100{n}:fe06::\"], via = \"fe80::2\", port = \"eth1\" }}")
+    };
+    let text = |probes: &str| {
+        let paths = [1, 2, 3].map(path).join(", ");
+        let one = "segments = [\"fcbb:0:1001:fe06::\"]\nvia = \"fe80::2\"\nport = \"eth1\"";
+        format!(
+            "[node]\nsource = \"2001:db8::1\"\n{probes}\n[[port]]\nname = \"eth1\"\n\
+             [[steer]]\nprefix = \"2001:db8:a::/48\"\npaths = [{paths}]\n[[steer]]\nprefix = \"2001:db8:b::/48\"\n{one}\n"
+        )
+    };
+    let names = |plan: &Plan| -> Vec<Vec<String>> {
+        let of = |paths: &[Path]| paths.iter().map(|path| path.name.clone()).collect();
+        plan.desired.steers.iter().map(|steer| of(&steer.paths)).collect()
+    };
+    let dead = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<String>>();
+    let all = |names: &[&[&str]]| -> Vec<Vec<String>> {
+        names.iter().map(|of| of.iter().map(|&name| name.to_owned()).collect()).collect()
+    };
+    let whole = all(&[&["p1", "p2", "p3"], &["2001:db8:b::/48"]]);
+    let but_p2 = all(&[&["p1", "p3"], &["2001:db8:b::/48"]]);
+    let environment = |unused: &[&str]| Environment { unused_paths: Arc::new(dead(unused)), ..environment() };
+
+    let watched = text("[probes]\n");
+    let mut plan = plan_in(&watched, &environment(&[]));
+    let probes = plan.probes.clone().unwrap();
+    assert_eq!((probes.interval.as_millis(), probes.timeout.as_millis(), probes.hold.as_millis()), (100, 100, 1000));
+    assert_eq!((probes.dead_after, probes.udp_port, probes.decap), (3, 47151, None));
+    assert_eq!(probes.address.unwrap().to_string(), "2001:db8::1");
+    assert!(plan.left_out.is_empty());
+    let (diff, changes) = plan.use_paths(&dead(&["p2", "2001:db8:b::/48", "unknown"]));
+    assert_eq!((diff.to_string().as_str(), changes.steers.len()), ("steers ~1", 1));
+    assert_eq!(names(&plan), but_p2, "the last path of a prefix stays");
+    assert_eq!(plan.left_out.values().map(Vec::len).collect::<Vec<_>>(), [3]);
+    let planned = plan_in(&watched, &environment(&["p2", "2001:db8:b::/48"]));
+    assert_eq!((names(&planned), &planned.left_out), (but_p2, &plan.left_out), "as a whole plan has it");
+    assert!(plan.use_paths(&dead(&["p2"])).0.is_empty());
+    plan.use_paths(&dead(&["p1", "p2", "p3"]));
+    assert_eq!(names(&plan), whole, "not all paths");
+    plan.use_paths(&dead(&["p1", "p3"]));
+    assert_eq!(names(&plan)[0], ["p2"]);
+    plan.use_paths(&dead(&[]));
+    assert_eq!((names(&plan), plan.left_out.len()), (whole.clone(), 0));
+    let unprobed = plan_in(&text(""), &environment(&["p2"]));
+    assert_eq!((names(&unprobed), unprobed.probes), (whole, None));
 }
 
 /// Returns the weights of a route over two spines with this `metric` and these next hops, while links are as told.

@@ -50,6 +50,13 @@ fn names_labels_and_values() {
         "srv6d_glb_rejected_total{reason=\"ttl\"} 2",
         "srv6d_glb_peer_age_seconds{node=\"10.0.0.12\"} 2.100345",
         "srv6d_glb_band{node=\"10.0.0.11\",neighbor=\"10.0.0.2\"} 0",
+        "srv6d_probe_sent_total{path=\"host01-v6-spine00\"} 612",
+        "srv6d_probe_lost_total{path=\"host01-v6-spine01\"} 205",
+        "srv6d_probe_refused_total{reason=\"seal\"} 7",
+        "srv6d_probe_late_total 2",
+        "srv6d_probe_rtt_seconds{path=\"host01-v6-spine00\",quantile=\"0.5\"} 0.000184",
+        "srv6d_path_dead{path=\"host01-v6-spine01\"} 1",
+        "srv6d_path_left_out{path=\"host01-v6-spine00\"} 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }

@@ -1,5 +1,6 @@
 //! The answers of the daemon on its management socket.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::capture::{self, Turn};
@@ -10,7 +11,8 @@ use crate::limits;
 use crate::source;
 use srv6d_api::server::Answer;
 use srv6d_api::state::{
-    CountersView, GenerationView, ProcessView, Published, SourceView, StageTime, State, UnfollowedRoute, WorkerStatus,
+    CountersView, GenerationView, PathStatus, ProcessView, Published, SourceView, StageTime, State, UnfollowedRoute,
+    WorkerStatus,
 };
 use srv6d_api::{Diff, Direction, Refusal, Reloaded, Request, Response, Topic};
 use srv6d_config::{Diagnostic, Errors};
@@ -276,12 +278,16 @@ impl Node {
             Topic::Ports => Response::Ports(view.ports()),
             Topic::Sids => Response::Sids(view.sids()),
             Topic::Routes | Topic::Unfollowed | Topic::Drops => answered_elsewhere(),
-            Topic::Paths => Response::Paths(view.paths()),
+            Topic::Paths => Response::Paths(self.paths(&view)),
             Topic::Neighbors => Response::Neighbors(view.neighbors()),
             Topic::Balance => Response::Balance(view.balance()),
             Topic::Glb => self.glb.view().map_or_else(
                 || Response::failed("no heartbeats are configured; add [glb]"),
                 |view| Response::Glb(Box::new(view)),
+            ),
+            Topic::Probes => self.probing.view().map_or_else(
+                || Response::failed("no probes are configured; add [probes]"),
+                |view| Response::Probes(Box::new(view)),
             ),
             Topic::Counters => Response::Counters(Box::new(view.counters())),
             Topic::Source => Response::Source(self.sources()),
@@ -289,6 +295,18 @@ impl Node {
             Topic::Process => Response::Process(Box::new(self.process())),
             Topic::Generation => Response::Generation(Box::new(self.generation())),
         }
+    }
+
+    /// Returns the paths, with those that probes leave out, and what probes say of each.
+    fn paths(&self, view: &View<'_>) -> Vec<PathStatus> {
+        let mut rows = view.paths(&self.plan.left_out);
+        let probes = self.probing.view();
+        let said: BTreeMap<&str, &str> =
+            probes.iter().flat_map(|view| &view.paths).map(|row| (row.path.as_str(), row.state.as_str())).collect();
+        for row in rows.iter_mut().filter(|_| probes.is_some()) {
+            row.probes = said.get(row.path.as_str()).map(|&state| state.to_owned());
+        }
+        rows
     }
 
     /// Returns the whole state, for metrics.
@@ -300,11 +318,12 @@ impl Node {
             counters: shown_counters,
             workers: self.workers(),
             sids: view.sids(),
-            paths: view.paths(),
+            paths: self.paths(&view),
             neighbors: view.neighbors(),
             generation: self.generation(),
             sources: self.sources(),
             glb: self.glb.view(),
+            probes: self.probing.view(),
         }
     }
 

@@ -54,6 +54,7 @@ use crate::job::{Jobs, Placed};
 use crate::kernel::{self, Guards, KernelError, Mirror};
 use crate::limits;
 use crate::metrics::{self, Scrape};
+use crate::probes::UnusedPaths;
 use crate::source::running::Controllers;
 use fault::Fault;
 use node::Node;
@@ -315,6 +316,7 @@ enum Event {
     Offer(&'static str),
     Announced,
     Links,
+    Paths,
     Hangup,
     Read(Box<(Job, Read)>),
     Placed(Box<Placed>),
@@ -330,6 +332,7 @@ struct Events {
     sources: Controllers,
     fpm: Fpm,
     links: watch::Receiver<Arc<Links>>,
+    unused_paths: watch::Receiver<UnusedPaths>,
     workers: AsyncFd<OwnedFd>,
     questions: mpsc::Receiver<Question>,
     scrapes: mpsc::Receiver<Scrape>,
@@ -360,6 +363,7 @@ impl Events {
             source = self.sources.changed() => Event::Offer(source),
             () = self.fpm.changed() => Event::Announced,
             Ok(()) = self.links.changed() => Event::Links,
+            Ok(()) = self.unused_paths.changed() => Event::Paths,
             _ = self.hangup.recv() => Event::Hangup,
             read = self.readings.next() => Event::Read(Box::new(read)),
             placed = jobs.placed() => Event::Placed(Box::new(placed)),
@@ -437,6 +441,7 @@ async fn serve(prepared: Prepared, socket: Option<PathBuf>) -> Result<(), RunErr
         sources: Controllers::default(),
         fpm: Fpm::default(),
         links: node.glb.links(),
+        unused_paths: node.probing.unused(),
         workers,
         questions,
         scrapes,
@@ -515,6 +520,10 @@ async fn control(node: &mut Node, events: &mut Events) -> Result<(), RunError> {
             Event::Links => {
                 let links = events.links.borrow_and_update().clone();
                 node.follow_links(links, mirror).await?;
+            }
+            Event::Paths => {
+                let unused = events.unused_paths.borrow_and_update().clone();
+                node.follow_paths(unused, mirror).await?;
             }
             Event::Fault => events.fault.happen(&node.dataplane),
             Event::Hangup => {

@@ -30,6 +30,7 @@ use crate::fpm::{self, InForce, Placed, Snapshot};
 use crate::glb::Glb;
 use crate::job::Jobs;
 use crate::kernel::{self, Guards, HostVeth, KernelError, Mirror, Seen, Steering};
+use crate::probes::Probing;
 use crate::source::running::Status;
 use local::{own_mtu, steered};
 use neighbors::NextHopsInForce;
@@ -55,6 +56,8 @@ pub enum Cause {
     PathMtu,
     /// Heartbeats tell of other capacities or loads, from which weights follow.
     Links,
+    /// Probes have found that other paths work.
+    Probes,
     /// A source of that name has another offer.
     Offer(String),
     /// An operator has returned to the inputs of that generation.
@@ -69,6 +72,7 @@ impl fmt::Display for Cause {
             Self::Kernel => f.write_str("kernel"),
             Self::PathMtu => f.write_str("path MTU"),
             Self::Links => f.write_str("heartbeats"),
+            Self::Probes => f.write_str("probes"),
             Self::Offer(source) => f.write_str(source),
             Self::Rollback(generation) => write!(f, "rollback to {generation}"),
         }
@@ -122,6 +126,8 @@ pub struct Node {
     path_mtus: PathMtus,
     /// Heartbeats of this node and its neighbours.
     pub(super) glb: Glb,
+    /// Probes of paths.
+    pub(super) probing: Probing,
     /// Jobs whose ranks joined here.
     pub(super) jobs: Jobs,
 }
@@ -199,6 +205,7 @@ impl Node {
             next_hops: NextHopsInForce::default(),
             path_mtus: PathMtus::default(),
             glb: Glb::default(),
+            probing: Probing::default(),
             jobs: Jobs::default(),
         };
         mirror.look_again();
@@ -286,7 +293,7 @@ impl Node {
         self.take_down_refused(&mut plan.desired);
         let diff = plan::diff(self.dataplane.desired(), &plan.desired);
         if !diff.is_empty() || cause == Cause::Start {
-            if inputs.config().kernel.is_some() {
+            if inputs.config().kernel.is_some() || plan.probes.is_some() {
                 self.dataplane.expect_amendments();
             }
             if let Err(why) = self.dataplane.publish(&plan.desired) {
@@ -309,6 +316,7 @@ impl Node {
         self.remember_faced_routers();
         self.unplanned = Seen::default();
         self.follow_glb();
+        self.follow_probes();
         self.steer(mirror).await;
         self.ask_for_unresolved(mirror);
         Ok(diff)
@@ -421,6 +429,7 @@ impl Node {
         self.look_for_neighbors();
         self.look_after_guards();
         self.follow_glb();
+        self.follow_probes();
         Ok(())
     }
 
@@ -467,6 +476,11 @@ impl Node {
     /// Makes the heartbeats follow the ports and the configuration in force, and opens sockets that were refused before.
     fn follow_glb(&mut self) {
         self.glb.follow(&self.plan, &self.environment, &self.dataplane);
+    }
+
+    /// Makes the probes follow the paths and the configuration in force, and opens sockets that were refused before.
+    fn follow_probes(&mut self) {
+        self.probing.follow(&self.plan, &self.environment, &self.dataplane);
     }
 
     /// Returns one line for systemd and the log.

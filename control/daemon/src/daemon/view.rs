@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use srv6d_dataplane::{
     AttachedPort, BusyPolling, Counters, DeviceCounters, PortOffload, QueueCounters, VlanCounters, WhyWorker,
 };
@@ -218,15 +219,18 @@ impl View<'_> {
         }
     }
 
-    /// Returns the rows of `show paths`.
-    pub fn paths(&self) -> Vec<PathStatus> {
+    /// Returns the rows of `show paths`. `left_out` has all paths of those prefixes of which some are left out.
+    pub fn paths(&self, left_out: &BTreeMap<(TableId, IpNet), Vec<Path>>) -> Vec<PathStatus> {
         let counted: BTreeMap<&str, (u64, u64)> =
             self.counters.paths.iter().map(|c| (c.path.as_str(), (c.packets, c.bytes))).collect();
         let counted = |path: &Path| counted.get(path.name.as_str()).copied().unwrap_or_default();
         let mut rows = Vec::new();
         for steer in &self.desired.steers {
-            let total: u64 = steer.paths.iter().map(|path| counted(path).0).sum();
-            rows.extend(steer.paths.iter().map(|path| self.path(steer, path, counted(path), total)));
+            let paths = left_out.get(&(steer.table, steer.prefix)).unwrap_or(&steer.paths);
+            let total: u64 = paths.iter().map(|path| counted(path).0).sum();
+            let is_used = |path: &Path| steer.paths.iter().any(|used| used.name == path.name);
+            let row = |path| PathStatus { left_out: !is_used(path), ..self.path(steer, path, counted(path), total) };
+            rows.extend(paths.iter().map(row));
         }
         rows
     }
@@ -245,6 +249,8 @@ impl View<'_> {
             engine: why_worker.map(|why| if why.is_some() { "worker" } else { "tc" }.to_owned()),
             engine_reason: why_worker.copied().flatten().unwrap_or_default().to_owned(),
             next_hops: self.hops(&path.via),
+            probes: None,
+            left_out: false,
             packets,
             bytes,
             share_percent: percent(packets, total),

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
-use super::{emulated, glb, workers};
+use super::{emulated, glb, probes, workers};
 
 use srv6d_api::state::{Health, SourceView, State};
 
@@ -41,6 +41,9 @@ impl prometheus_client::collector::Collector for Collector {
         self.fpm(encoder)?;
         if let Some(view) = &self.0.glb {
             glb::glb(view, encoder)?;
+        }
+        if let Some(view) = &self.0.probes {
+            probes::probes(view, encoder)?;
         }
         self.tables(encoder)?;
         self.daemon(encoder)

@@ -3,6 +3,7 @@
 mod emulated;
 mod exposition;
 mod glb;
+mod probes;
 mod workers;
 
 use std::convert::Infallible;

@@ -23,6 +23,7 @@ pub fn state(sources: Vec<SourceView>) -> State {
         generation: *recorded!("generation", Generation),
         sources,
         glb: Some(*recorded!("glb", Glb)),
+        probes: Some(*recorded!("probes", Probes)),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
-use super::{Cause, Inputs, Node};
+use super::{Cause, Inputs, Node, RunError};
 use crate::kernel::Mirror;
+use crate::probes::UnusedPaths;
 use srv6d_plan::{self as plan, Diff};
 
 impl Node {
@@ -32,7 +33,7 @@ impl Node {
                 error!("cannot amend the tables with the changed routes, everything is planned again: {why}");
                 return false;
             }
-            self.note_generation(&diff);
+            self.note_generation(&diff, &Cause::Kernel);
             self.steer_amended(&changes, mirror).await;
             self.ask_for_unresolved(mirror);
         }
@@ -54,15 +55,38 @@ impl Node {
                 error!("cannot amend the tables with the changed neighbours, everything is planned again: {why}");
                 return false;
             }
-            self.note_generation(&diff);
+            self.note_generation(&diff, &Cause::Kernel);
             self.ask_for_unresolved(mirror);
         }
         self.unplanned.neighbors = false;
         true
     }
 
-    fn note_generation(&mut self, diff: &Diff) {
-        let (generation, cause) = (self.dataplane.generation(), Cause::Kernel);
+    /// Leaves out the paths that probes have found dead, and uses those again that work.
+    pub async fn follow_paths(&mut self, unused: UnusedPaths, mirror: &Mirror) -> Result<(), RunError> {
+        let before = std::mem::replace(&mut self.environment.unused_paths, unused);
+        let unused = &self.environment.unused_paths;
+        for path in unused.difference(&before) {
+            warn!("path {path} is left out: its probes get lost; see `srv6d show probes`");
+        }
+        for path in before.difference(unused) {
+            info!("path {path} is used again");
+        }
+        let (diff, changes) = self.plan.use_paths(unused);
+        if diff.is_empty() {
+            return Ok(());
+        }
+        if let Err(why) = self.dataplane.amend(&changes) {
+            error!("cannot amend the tables with the paths that work, everything is planned again: {why}");
+            return self.plan_and_publish(self.inputs.clone(), Cause::Probes, mirror).await;
+        }
+        self.note_generation(&diff, &Cause::Probes);
+        self.ask_for_unresolved(mirror);
+        Ok(())
+    }
+
+    fn note_generation(&mut self, diff: &Diff, cause: &Cause) {
+        let generation = self.dataplane.generation();
         self.history.push(generation, &cause.to_string(), diff, self.inputs.clone());
         info!("generation {} ({cause}): {diff}", generation.0);
     }

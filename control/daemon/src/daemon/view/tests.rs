@@ -145,7 +145,7 @@ fn sids_are_named_as_in_the_rfcs_and_as_healthy_as_their_best_next_hop() {
 
 #[test]
 fn paths_show_usids_inside_blocks_only_and_their_share() {
-    let rows = with_view(|view| view.paths());
+    let rows = with_view(|view| view.paths(&BTreeMap::new()));
     assert_eq!(rows[0].usids, [["1000", "fe06"]]);
     assert_eq!(rows[1].usids, [["fd00::1"]]);
     assert_eq!((rows[0].share_percent, rows[1].share_percent), (Some(33.3), Some(66.7)));
