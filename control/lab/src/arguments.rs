@@ -61,13 +61,14 @@ pub(super) enum LabCommand {
         #[command(flatten)]
         lab: Which,
     },
-    /// Take a router out of a lab with `--routing bgp`, and wait until the others route around it
+    /// Take a router out of a lab with `--routing bgp`, or let a node drop packets silently, and wait until the others go round
+    /// it
     Fail {
         #[command(flatten)]
         lab: Which,
         /// Name of a leaf or spine
         node: String,
-        /// How the router fails
+        /// How the node fails; `silent` needs no BGP, and hosts that probe their paths (`probes = true`)
         #[arg(long, default_value = "links")]
         how: Failure,
     },

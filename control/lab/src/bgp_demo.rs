@@ -186,7 +186,7 @@ impl Demo<'_> {
         for how in FAILURES {
             let lost = self.measured(spine, streams, |demo, begin| {
                 outage::fail(&demo.lab, spine, how)?;
-                outage::wait_without(&demo.lab, spine, begin, &demo.interrupt)
+                outage::wait_without(&demo.lab, spine, how, begin, &demo.interrupt)
             })?;
             self.screen.line(&format!(
                 "  {}: {}; the others go round it after {:.2} s",

@@ -29,6 +29,9 @@ pub struct Size {
     #[arg(long, value_name = "K", default_value_t = 1, requires = "leaves",
           value_parser = clap::value_parser!(u32).range(1..=32))]
     hosts: u32,
+    /// Each host has a path over every spine to each other host, and probes them: dead ones are left out
+    #[arg(long, requires = "leaves")]
+    probes: bool,
 }
 
 /// Numbers of leaves, of spines, and of hosts at each leaf.
@@ -37,6 +40,7 @@ struct Fabric {
     leaves: u32,
     spines: u32,
     hosts: u32,
+    probes: bool,
 }
 
 impl Size {
@@ -53,7 +57,7 @@ impl Size {
                 leaves * self.hosts
             )));
         }
-        Ok(Some(Fabric { leaves, spines, hosts: self.hosts }.text()))
+        Ok(Some(Fabric { leaves, spines, hosts: self.hosts, probes: self.probes }.text()))
     }
 }
 
@@ -61,11 +65,13 @@ impl Size {
 
 impl Fabric {
     fn text(self) -> String {
-        let Self { leaves, spines, hosts } = self;
+        let Self { leaves, spines, hosts, probes } = self;
         let all = leaves * hosts;
+        let (option, key) = if probes { (" --probes", "probes = true\n") } else { ("", "") };
         let mut text = format!(
-            "# {leaves} leaves, {spines} spines, {all} hosts: srv6d lab topology --leaves {leaves} --spines {spines} --hosts {hosts}\n\n\
-             name = \"fabric{leaves}x{spines}\"\nblock = \"fcbb::/32\"\nhost_prefixes = [\"fcbb:0:800::/48\"]\nmtu = 1500\n\n"
+            "# {leaves} leaves, {spines} spines, {all} hosts: srv6d lab topology --leaves {leaves} --spines {spines} --hosts \
+             {hosts}{option}\n\nname = \"fabric{leaves}x{spines}\"\nblock = \"fcbb::/32\"\nhost_prefixes = \
+             [\"fcbb:0:800::/48\"]\nmtu = 1500\n{key}\n"
         );
         (0..all).for_each(|host| self.host(&mut text, host));
         (0..leaves).for_each(|leaf| switch(&mut text, "leaf", leaf, LEAVES + leaf));
@@ -95,13 +101,21 @@ impl Fabric {
             "[[node]]\nname = \"host{host:02}\"\nrole = \"host\"\nsource = \"fcbb:0:800:{host:x}::2\"\nsteer = ["
         );
         for to in (0..self.leaves * self.hosts).filter(|to| self.leaf_of(*to) != self.leaf_of(host)) {
-            let (spine, leaf) = (SPINES + (host + to) % self.spines, LEAVES + self.leaf_of(to));
-            let carrier = |function| format!("fcbb:0:{own:x}:{spine:x}:{leaf:x}:{function}::");
+            let leaf = LEAVES + self.leaf_of(to);
+            let carrier = |spine: u32, function| format!("fcbb:0:{own:x}:{:x}:{leaf:x}:{function}::", SPINES + spine);
             for (prefix, family, function) in
                 [(format!("fcbb:0:800:{to:x}::/64"), "v6", "fe06"), (format!("10.200.{to}.0/24"), "v4", "fe04")]
             {
-                let path = format!("{{ name = \"host{to:02}-{family}\", segments = [\"{}\"] }}", carrier(function));
-                let _ = writeln!(text, "    {{ prefix = \"{prefix}\", paths = [{path}] }},");
+                let name = format!("host{to:02}-{family}");
+                let path = |name: String, spine| {
+                    format!("{{ name = \"{name}\", segments = [\"{}\"] }}", carrier(spine, function))
+                };
+                let paths: Vec<String> = if self.probes {
+                    (0..self.spines).map(|spine| path(format!("{name}-spine{spine:02}"), spine)).collect()
+                } else {
+                    vec![path(name, (host + to) % self.spines)]
+                };
+                let _ = writeln!(text, "    {{ prefix = \"{prefix}\", paths = [{}] }},", paths.join(", "));
             }
         }
         text.push_str("]\n\n");
@@ -143,7 +157,7 @@ mod tests {
     #[test]
     fn every_size_is_a_topology() {
         for (leaves, spines, hosts) in [(1, 1, 1), (2, 3, 2), (4, 4, 8), (64, 64, 1), (12, 4, 6)] {
-            let size = Size { leaves: Some(leaves), spines: Some(spines), hosts };
+            let size = Size { leaves: Some(leaves), spines: Some(spines), hosts, probes: hosts > 1 };
             let topology = Topology::parse(&size.topology().unwrap().unwrap(), "generated").unwrap();
             assert_eq!(topology.tier(Role::Host).count(), (leaves * hosts) as usize);
             assert_eq!(topology.links().count(), (leaves * spines + leaves * hosts) as usize);
@@ -154,14 +168,15 @@ mod tests {
 
     #[test]
     fn paths_use_all_spines_alike() {
-        let text = Size { leaves: Some(4), spines: Some(4), hosts: 4 }.topology().unwrap().unwrap();
+        let text = Size { leaves: Some(4), spines: Some(4), hosts: 4, probes: false }.topology().unwrap().unwrap();
         let of_spine = |spine: u32| text.matches(&format!(":{:x}:14", SPINES + spine)).count();
         assert_eq!([0, 1, 2, 3].map(of_spine), [of_spine(0); 4]);
     }
 
     #[test]
     fn too_many_nodes_are_refused() {
-        let refused = Size { leaves: Some(128), spines: Some(64), hosts: 1 }.topology().unwrap_err().to_string();
+        let refused =
+            Size { leaves: Some(128), spines: Some(64), hosts: 1, probes: false }.topology().unwrap_err().to_string();
         assert!(refused.contains("are 320 nodes") && refused.contains("fix: choose at most 256 nodes"), "{refused}");
     }
 }

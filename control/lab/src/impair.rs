@@ -16,7 +16,7 @@ use super::screen::{DIM, Screen, styled};
 use super::topology::{Forwarder, NodePort, Topology};
 
 /// Rate of a port that is given none: the highest that there is, which no port of a lab reaches.
-const NO_LIMIT: &str = "1.6Tbit";
+pub const NO_LIMIT: &str = "1.6Tbit";
 
 /// Settings of the ports. An option that is not given leaves its setting as it is.
 #[derive(Clone, Debug, Default, Args)]

@@ -4,6 +4,8 @@ use crate::namespaces;
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
+use ipnet::IpNet;
+
 use super::error::LabError;
 use super::routing::{self, PlainRoute};
 use super::topology::{Behavior, Forwarder, Link, Node, Role, Sid, Steer, Topology};
@@ -138,6 +140,9 @@ pub fn steer_route(topology: &Topology, node: &Node, plain: &[PlainRoute], steer
     for path in &steer.paths {
         let first = path.segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
         let hop = routing::longest_match(plain, first).and_then(|route| route.hops.first());
+        // The kernel takes several next hops of IPv6 only with their addresses.
+        let needs_gateway = steer.paths.len() > 1 && matches!(steer.prefix, IpNet::V6(_));
+        let gateway = hop.filter(|_| needs_gateway).map(|(via, _)| format!("via {via} ")).unwrap_or_default();
         let hop = hop.map(|(_, port)| port.clone());
         // The routes that BGP will find are not known yet. Any port can be named, because the carrier is looked up once
         // more.
@@ -150,7 +155,7 @@ pub fn steer_route(topology: &Topology, node: &Node, plain: &[PlainRoute], steer
             )));
         };
         let segments: Vec<String> = path.segments.iter().map(ToString::to_string).collect();
-        let encap = format!("encap seg6 mode encap.red segs {} dev {port}", segments.join(","));
+        let encap = format!("encap seg6 mode encap.red segs {} {gateway}dev {port}", segments.join(","));
         if steer.paths.len() == 1 {
             let _ = write!(text, " {encap}"); // writing into a String cannot fail
         } else {

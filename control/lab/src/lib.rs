@@ -43,6 +43,7 @@ mod ring;
 mod routing;
 mod scale;
 mod screen;
+mod silent;
 mod state;
 mod status;
 mod tool;
@@ -219,14 +220,18 @@ fn up(
 }
 
 fn fail(lab: &Lab, name: &str, how: Failure, screen: &mut Screen) -> Result<ExitCode, LabError> {
-    let node = outage::router(lab, name)?;
+    let node = outage::failing(lab, name, how)?;
     let (interrupt, begin) = (Interrupt::watch()?, Instant::now());
     outage::fail(lab, node, how)?;
+    if how == Failure::Silent && !silent::is_probed(lab) {
+        screen.line(&format!("{name}: {}; nobody in this lab probes paths, so nobody goes round it", how.says()));
+        return Ok(ExitCode::SUCCESS);
+    }
     if how == Failure::Frr {
         screen.line(&format!("{name}: {}", how.says()));
         return Ok(ExitCode::SUCCESS);
     }
-    let took = outage::wait_without(lab, node, begin, &interrupt)?;
+    let took = outage::wait_without(lab, node, how, begin, &interrupt)?;
     screen.line(&format!("{name}: {}; the others go round it after {:.2} s", how.says(), took.as_secs_f32()));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,5 @@
-//! `srv6d lab fail`: makes a router fail. BGP finds the ways around it.
+//! `srv6d lab fail`: makes a node fail. BGP finds the ways around a router, and probes those around a node that drops packets
+//! silently.
 
 use srv6d_netns as netns;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::fabric::Lab;
 use super::interrupt::Interrupt;
 use super::state::{LabProgram, State};
 use super::topology::{Node, Topology};
-use super::{convergence, processes};
+use super::{convergence, processes, silent};
 use srv6d_process::Process;
 
 /// The way in which a router fails.
@@ -25,6 +26,8 @@ pub enum Failure {
     Freeze,
     /// Only zebra and bgpd are killed; srv6d forwards by the routes that are left in the kernel
     Frr,
+    /// It drops every packet that it forwards; its links stay up, and BGP goes on. Only hosts that probe their paths notice
+    Silent,
 }
 
 impl Failure {
@@ -35,15 +38,24 @@ impl Failure {
             Self::Kill => "srv6d and FRR killed",
             Self::Freeze => "srv6d and FRR frozen",
             Self::Frr => "FRR killed, srv6d goes on",
+            Self::Silent => "drops everything it forwards",
         }
     }
+}
+
+/// Returns the node that can fail in this way.
+///
+/// # Errors
+/// There is no such node, or it cannot.
+pub fn failing<'l>(lab: &'l Lab, name: &str, how: Failure) -> Result<&'l Node, LabError> {
+    if how == Failure::Silent { silent::node(lab, name) } else { router(lab, name) }
 }
 
 /// Returns the router with this name.
 ///
 /// # Errors
 /// There is no such router.
-pub fn router<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
+fn router<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
     lab.topology.routers().find(|node| node.name == name).ok_or_else(|| {
         let names: Vec<&str> = lab.topology.routers().map(|node| node.name.as_str()).collect();
         LabError::Invalid(if names.is_empty() {
@@ -66,6 +78,7 @@ pub fn fail(lab: &Lab, node: &Node, how: Failure) -> Result<(), LabError> {
             processes::send(&state.of_node(&node.name), Signal::SIGSTOP);
             return Ok(());
         }
+        Failure::Silent => return silent::begin(lab, node),
         Failure::Kill => state.of_node(&node.name),
         Failure::Frr => routers(&state, node),
     };
@@ -81,11 +94,21 @@ pub fn routers(state: &State, node: &Node) -> Vec<Process> {
     programs.filter_map(|program| state.process(&node.name, program)).collect()
 }
 
-/// Waits until the other routers route around a failed one. Returns the time since `begin`.
+/// Waits until the others go round a failed node. Returns the time since `begin`.
 ///
 /// # Errors
 /// They do not, or the user pressed Ctrl-C.
-pub fn wait_without(lab: &Lab, node: &Node, begin: Instant, interrupt: &Interrupt) -> Result<Duration, LabError> {
+pub fn wait_without(
+    lab: &Lab,
+    node: &Node,
+    how: Failure,
+    begin: Instant,
+    interrupt: &Interrupt,
+) -> Result<Duration, LabError> {
+    if how == Failure::Silent {
+        silent::wait(lab, node, false, interrupt)?;
+        return Ok(begin.elapsed());
+    }
     convergence::wait(lab, &without(&lab.topology, &node.name), interrupt, |_| ())?;
     Ok(begin.elapsed())
 }

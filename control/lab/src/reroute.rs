@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::error::LabError;
 use super::fabric::Lab;
-use super::topology::{Behavior, Node, Role, Steer, SteerPath, Topology};
+use super::topology::{Behavior, Node, Role, Sid, Steer, SteerPath, Topology};
 use super::{kernel, node_config, routing};
 
 /// A path with its carriers before and after the change.
@@ -102,6 +102,12 @@ impl Reroute {
 pub fn usid(node: &Node) -> Option<u16> {
     let locator = node.sids.iter().find(|sid| sid.behavior == Behavior::Un)?;
     locator.prefix.addr().segments().get(2).copied()
+}
+
+/// Returns the uSID with which a node decapsulates IPv6, behind the one of its uN.
+pub fn decap_v6(node: &Node) -> Option<u16> {
+    let is_it = |sid: &&Sid| matches!(sid.behavior, Behavior::Udt6 | Behavior::Udt46) && sid.prefix.prefix_len() == 64;
+    node.sids.iter().find(is_it)?.prefix.addr().segments().get(3).copied()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::interrupt::Interrupt;
 use super::outage;
 use super::state::LabProgram;
 use super::topology::{Forwarder, Link, Node};
-use super::{controller, convergence, kernel, probes, processes, status};
+use super::{controller, convergence, kernel, probes, processes, silent, status};
 use srv6d_process::Process;
 
 /// If none of a router's sessions comes up for this long, no further one will.
@@ -37,7 +37,7 @@ pub fn restart(lab: &Lab, name: &str, interrupt: &Interrupt) -> Result<(), LabEr
 }
 
 /// Brings a node back, whatever has failed: frozen programs, links, kernel routes that vanished with the links, srv6d,
-/// FRR, in this order. Waits until the node is used again.
+/// FRR, ports that lose every packet, in this order. Waits until the node is used again.
 ///
 /// # Errors
 /// There is no such node, a program does not start, or the user pressed Ctrl-C.
@@ -47,7 +47,9 @@ pub fn repair(lab: &Lab, name: &str, interrupt: &Interrupt) -> Result<(), LabErr
     outage::links(lab, node, "up")?;
     netns::ip_batch(&lab.netns(name), &kernel::routes(&lab.topology, node)?)?;
     start_dead(lab, node, interrupt)?;
-    wait_until_used(lab, node, interrupt)
+    let was_silent = silent::end(lab, node)?;
+    wait_until_used(lab, node, interrupt)?;
+    if was_silent { silent::wait(lab, node, true, interrupt) } else { Ok(()) }
 }
 
 fn node<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {

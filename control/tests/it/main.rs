@@ -63,6 +63,7 @@ mod lab_fpm;
 mod lab_glb;
 mod lab_impair;
 mod lab_moves;
+mod lab_probes;
 mod lab_scale;
 mod lab_topology;
 mod lab_traceroute;
