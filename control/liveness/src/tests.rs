@@ -209,6 +209,23 @@ fn a_late_process_judges_nothing() {
 }
 
 #[test]
+fn probes_that_wait_while_the_process_is_late_are_never_judged() {
+    let mut node = Node::new(4);
+    node.run(1000 * MS);
+    node.silent.insert(2);
+    for _ in 0..20 {
+        // Probes of the silent loop wait when the process falls asleep, and later ones of the others come back.
+        node.run(90 * MS);
+        node.now += 400 * MS;
+        node.step();
+    }
+    assert_eq!(node.states(), [State::Good; 4]);
+    assert_eq!(node.watch.lanes()[&2].lost, 0);
+    node.run(500 * MS);
+    assert_eq!(node.states()[2], State::Dead, "it judges again as soon as it is in time");
+}
+
+#[test]
 fn only_one_loop_is_never_judged() {
     let mut node = Node::new(1);
     node.run(500 * MS);
@@ -262,6 +279,9 @@ fn of_paths_that_are_all_dead_the_last_ones_stay() {
     assert_eq!(of(&[0, 3]), [false, true]);
     assert_eq!(node.watch.usable(&[Some(0), None]), [false, true], "a path that is not probed is used");
     assert_eq!(node.watch.usable(&[]), Vec::<bool>::new());
+    node.watch.change(Settings { hold: 0, ..SETTINGS }, &(0..4).collect(), node.now);
+    let left = node.watch.usable(&[Some(0), Some(1), Some(2)]);
+    assert!(!left[0] && left.contains(&true), "without a hold time, too: {left:?}");
 }
 
 #[test]
