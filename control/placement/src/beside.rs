@@ -6,7 +6,7 @@ use crate::commodity::Problem;
 use crate::constraints::{Constraints, PlaceError};
 use crate::demand::Demand;
 use crate::fabric::{Attachment, Fabric};
-use crate::placement::{Paths, Placement, busiest, place, solve};
+use crate::placement::{Paths, Placement, solve};
 use crate::ratio::Ratio;
 use crate::table::{LinkId, PerLink};
 
@@ -43,17 +43,18 @@ pub fn place_beside(
 ) -> Result<Placement, PlaceError> {
     let judged = fabric.judged();
     let taken = || carried.all.iter().filter(|(link, load)| judged[*link] && **load > 0).map(|(link, _)| link);
-    if taken().next().is_none() {
-        return place(fabric, demand, constraints);
-    }
     let together = solve(&Problem::beside(fabric, demand, constraints, carried.respected.clone())?)?;
+    if taken().next().is_none() {
+        return Ok(together);
+    }
     let mut free = fabric.clone();
     for link in taken() {
         free.link_mut(link).up = false;
     }
-    let apart = place(&free, demand, constraints).ok().and_then(|apart| {
+    let beside = Problem::beside(&free, demand, constraints, carried.respected.clone());
+    let apart = beside.and_then(|problem| solve(&problem)).ok().and_then(|apart| {
         let paths = on_whole_fabric(fabric, demand, &free, &apart.paths);
-        let busiest = busiest(fabric, &paths.loads(fabric, demand));
+        let busiest = busiest_beside(fabric, &paths.loads(fabric, demand), &carried.respected);
         let is_as_short = |flow| paths.route(flow).len() <= together.paths.route(flow).len();
         let is_as_good = busiest <= together.busiest && (0..demand.flows.len()).all(is_as_short);
         is_as_good.then_some(Placement { paths, bound: together.bound, busiest })

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod beside;
 mod bound;
 mod clos;
@@ -31,6 +32,7 @@ mod job;
 mod load_order;
 mod part;
 mod permits;
+mod phases;
 mod placement;
 mod ratio;
 mod relief;
@@ -41,6 +43,7 @@ mod symmetric;
 mod table;
 mod topology;
 
+pub use again::{Again, place_again};
 pub use beside::{Carried, busiest_beside, place_beside};
 pub use clos::{Clos, ClosError};
 pub use commodity::Route;
@@ -51,6 +54,7 @@ pub use ecmp::hash;
 pub use fabric::{Attachment, Fabric, Link, Node, NodeKind};
 pub use job::{Job, JobError, Pair, TenantOf};
 pub use load_order::load_order;
+pub use phases::{Changed, PhaseLoads, Phased, place_phases};
 pub use placement::{Paths, Placement, busiest, place};
 pub use ratio::Ratio;
 pub use report::{Hop, Report, sids};
