@@ -25,7 +25,12 @@ const PATIENCE_FOR_PLACEMENTS: Duration = Duration::from_mins(2);
 const fn patience(request: &Request) -> Duration {
     match request {
         Request::Reload { .. } | Request::Rollback { .. } | Request::Diff { .. } => PATIENCE_FOR_CHANGES,
-        Request::Job(request) if matches!(**request, JobRequest::Place { .. } | JobRequest::Start { .. }) => {
+        Request::Job(request)
+            if matches!(
+                **request,
+                JobRequest::Place { .. } | JobRequest::Replace { .. } | JobRequest::Start { .. }
+            ) =>
+        {
             PATIENCE_FOR_PLACEMENTS
         }
         Request::Job(_)

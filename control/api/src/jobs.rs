@@ -1,7 +1,7 @@
 //! Requests about jobs, and what they are answered. `docs/jobs.md` is their reference.
 
 use serde::{Deserialize, Serialize};
-use srv6d_job::{Job, Occupancy, Placement, RankPath, RankPaths, Share};
+use srv6d_job::{Job, Occupancy, PhaseLoad, Placement, RankPath, RankPaths, Replaces, Share};
 
 /// A request about a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +13,17 @@ pub enum JobRequest {
     Place {
         /// The job.
         job: Job,
+        /// Other jobs that members know.
+        #[serde(default)]
+        others: Vec<Occupancy>,
+        /// An earlier placement, whose paths stay as far as they can.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Box<PlacedJob>>,
+    },
+    /// Place a job again that this daemon has placed, on the topology as it is now, with few moves, and change nothing.
+    Replace {
+        /// Id of the job.
+        job: String,
         /// Other jobs that members know.
         #[serde(default)]
         others: Vec<Occupancy>,
@@ -37,6 +48,21 @@ pub enum JobRequest {
         /// The lease of the rank.
         #[serde(default)]
         hold: Hold,
+        /// Check the paths and hold them ready, and put them in force by `Commit` only.
+        #[serde(default)]
+        prepare: bool,
+    },
+    /// Put a generation in force that all ranks here hold ready.
+    Commit {
+        /// Id of the job.
+        job: String,
+        /// The generation.
+        generation: u64,
+    },
+    /// Forget what ranks here hold ready.
+    Abandon {
+        /// Id of the job.
+        job: String,
     },
     /// Place a whole job, and put the paths of ranks of this host in force.
     Start {
@@ -125,6 +151,9 @@ pub struct PlacedJob {
     pub assignments: Vec<RankPaths>,
     /// First rank that is not among them.
     pub next: Option<u32>,
+    /// The job as it is now, if it was placed again: members need not know its new generation by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<Job>>,
 }
 
 /// A job, as far as this daemon has part in it.
@@ -138,7 +167,7 @@ pub struct JobView {
     pub tenant: Option<String>,
     /// Priority, from 0 to 7.
     pub priority: u8,
-    /// Who sends to whom: `ring`, `all-to-all`, `permutation`, `pairs`.
+    /// Who sends to whom: `ring`, `all-to-all`, `permutation`, `pairs`; or `phases`.
     pub pattern: String,
     /// Number of members of the whole job.
     pub size: usize,
@@ -154,12 +183,52 @@ pub struct JobView {
     pub bound: Option<f64>,
     /// Load per capacity of the busiest link of the job.
     pub busiest: Option<f64>,
+    /// What each phase carries, if the job has phases.
+    #[serde(default)]
+    pub phases: Vec<PhaseLoad>,
     /// The ranks that joined at this daemon.
     pub members: Vec<JobMemberView>,
     /// Their paths.
     pub paths: Vec<JobPathView>,
     /// Jobs with which it shares links.
     pub shares: Vec<Share>,
+    /// What has changed, if the job was placed again.
+    #[serde(default)]
+    pub replaces: Option<Replaces>,
+    /// Why the job should be placed again: what the topology says now.
+    #[serde(default)]
+    pub stale: Option<String>,
+    /// A newer generation that ranks here hold ready.
+    #[serde(default)]
+    pub prepared: Option<JobPreparedView>,
+}
+
+/// A newer generation of a job, which ranks hold ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPreparedView {
+    /// The generation.
+    pub generation: u64,
+    /// The ranks that hold it ready.
+    pub ranks: Vec<u32>,
+    /// Why paths could not come into force.
+    pub missing: Vec<String>,
+}
+
+/// How many ranks and paths a job has at this daemon, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobCounts {
+    /// Id of the job.
+    pub id: String,
+    /// Number of ranks that joined here.
+    pub ranks: usize,
+    /// Number of their paths that are in force.
+    pub in_force: usize,
+    /// Number of their paths that wait for something.
+    pub waiting: usize,
+    /// Number of their paths that are refused.
+    pub refused: usize,
+    /// Whether the job should be placed again.
+    pub is_stale: bool,
 }
 
 /// A rank that joined at this daemon.
@@ -238,6 +307,8 @@ mod tests {
             JobRequest::Occupancy,
             JobRequest::Show { job: None },
             JobRequest::End { job: "a".to_owned(), rank: Some(3) },
+            JobRequest::Commit { job: "a".to_owned(), generation: 2 },
+            JobRequest::Replace { job: "a".to_owned(), others: Vec::new() },
         ] {
             let line = encode(Request::Job(Box::new(request.clone()))).unwrap();
             assert_eq!(decode::<Request>(&line).unwrap(), Request::Job(Box::new(request)));
@@ -248,7 +319,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_of_a_job_is_refused() {
-        let text = JOIN.replace("HOLD", "\"end\"").replace("\"id\":\"a\"", "\"id\":\"a\",\"phases\":[]");
-        assert!(decode::<Request>(&text).unwrap_err().to_string().contains("unknown field `phases`"));
+        let text = JOIN.replace("HOLD", "\"end\"").replace("\"id\":\"a\"", "\"id\":\"a\",\"stages\":[]");
+        assert!(decode::<Request>(&text).unwrap_err().to_string().contains("unknown field `stages`"));
     }
 }

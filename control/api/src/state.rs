@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::JobCounts;
+
 /// Whether a port, a next hop or a SID can carry packets now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -832,4 +834,7 @@ pub struct State {
     /// Contents of `show probes`, if probes are configured.
     #[serde(default)]
     pub probes: Option<ProbesView>,
+    /// Ranks and paths of each job.
+    #[serde(default)]
+    pub jobs: Vec<JobCounts>,
 }

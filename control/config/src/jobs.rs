@@ -20,6 +20,9 @@ pub struct Jobs {
     pub allowed_carriers: Vec<Spanned<Ipv6Net>>,
     /// File with the topology on which jobs are placed; default: the graph of `[jalapeno]`.
     pub topology: Optional<PathBuf>,
+    /// Time between two looks at the topology, whether jobs that were placed here should be placed again; default 1 min.
+    #[serde(serialize_with = "optional_duration")]
+    pub topology_interval: Optional<Duration>,
     /// Time for which the paths of a rank stay when its process is gone or its lease is over, default 30 s.
     #[serde(serialize_with = "optional_duration")]
     pub grace: Optional<Duration>,
@@ -28,6 +31,11 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Returns the time between two looks at the topology.
+    pub fn topology_interval(&self) -> Duration {
+        self.topology_interval.as_ref().map_or(Duration::from_mins(1), |interval| *interval.get_ref())
+    }
+
     /// Returns the time for which the paths of a rank stay when its process is gone or its lease is over.
     pub fn grace(&self) -> Duration {
         self.grace.as_ref().map_or(Duration::from_secs(30), |grace| *grace.get_ref())
@@ -41,8 +49,9 @@ impl Record for Jobs {
         let allowed_prefixes = table.required_list("allowed_prefixes");
         let allowed_carriers = table.list("allowed_carriers");
         let topology = table.optional("topology");
+        let topology_interval = table.optional("topology_interval");
         let grace = table.optional("grace");
         let state = table.optional("state");
-        Some(Self { allowed_prefixes, allowed_carriers, topology, grace, state })
+        Some(Self { allowed_prefixes, allowed_carriers, topology, topology_interval, grace, state })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use srv6d_random::SplitMix64;
 
 use crate::MOST_FLOWS;
-use crate::job::{Job, Pair, Pattern};
+use crate::job::{Job, Pair, Pattern, Phase};
 use crate::refused::{Code, Refused};
 
 /// What one host sends to another one: the sum over all of their ranks. All of it takes one path, because packets to an
@@ -20,12 +20,24 @@ pub struct HostFlow {
     pub demand: u64,
 }
 
-/// Returns the flows of a job that is checked, ordered by sender and receiver. `host_of` has the number of each rank's
-/// host. What stays within a host is no flow.
+/// Returns the flows of each phase of a job that is checked, ordered by sender and receiver. `host_of` has the number of each
+/// rank's host. What stays within a host is no flow.
 ///
 /// # Errors
 /// `too_large`: there are more than [`MOST_FLOWS`].
-pub fn flows(job: &Job, host_of: &[usize]) -> Result<Vec<HostFlow>, Refused> {
+pub fn flows(job: &Job, host_of: &[usize]) -> Result<Vec<Vec<HostFlow>>, Refused> {
+    let mut phases = Vec::new();
+    let mut left = MOST_FLOWS;
+    for (phase, seed) in job.all_phases().iter().zip(job.seed..) {
+        let flows = of_phase(phase, seed, host_of, left)?;
+        left -= flows.len();
+        phases.push(flows);
+    }
+    Ok(phases)
+}
+
+/// Returns the flows of one phase, at most `most`.
+fn of_phase(phase: &Phase, seed: u64, host_of: &[usize], most: usize) -> Result<Vec<HostFlow>, Refused> {
     let mut demands: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     let mut add = |from: usize, to: usize, demand: u64| {
         if from != to {
@@ -33,15 +45,15 @@ pub fn flows(job: &Job, host_of: &[usize]) -> Result<Vec<HostFlow>, Refused> {
             let sum = demands.entry((from, to)).or_default();
             *sum = sum.saturating_add(demand);
         }
-        if demands.len() > MOST_FLOWS { Err(too_many()) } else { Ok(()) }
+        if demands.len() > most { Err(too_many()) } else { Ok(()) }
     };
     let host = |rank: usize| host_of.get(rank).copied().unwrap_or_default();
     let size = host_of.len();
-    match job.pattern {
-        Pattern::Ring => (0..size).try_for_each(|rank| add(host(rank), host((rank + 1) % size), job.demand))?,
+    match phase.pattern {
+        Pattern::Ring => (0..size).try_for_each(|rank| add(host(rank), host((rank + 1) % size), phase.demand))?,
         Pattern::Permutation => {
-            let to = permutation(size, job.seed);
-            to.iter().enumerate().try_for_each(|(rank, to)| add(host(rank), host(*to), job.demand))?;
+            let to = permutation(size, seed);
+            to.iter().enumerate().try_for_each(|(rank, to)| add(host(rank), host(*to), phase.demand))?;
         }
         Pattern::AllToAll => {
             let mut ranks: BTreeMap<usize, u64> = BTreeMap::new();
@@ -50,15 +62,15 @@ pub fn flows(job: &Job, host_of: &[usize]) -> Result<Vec<HostFlow>, Refused> {
             }
             for (from, senders) in &ranks {
                 for (to, receivers) in &ranks {
-                    add(*from, *to, (senders * receivers).saturating_mul(job.demand))?;
+                    add(*from, *to, (senders * receivers).saturating_mul(phase.demand))?;
                 }
             }
         }
         Pattern::Pairs => {}
     }
-    for pair in &job.pairs {
+    for pair in &phase.pairs {
         let [from, to] = pair.ranks().map(|rank| host(rank as usize));
-        let demand = if let Pair::Weighted(_, _, demand) = pair { *demand } else { job.demand };
+        let demand = if let Pair::Weighted(_, _, demand) = pair { *demand } else { phase.demand };
         add(from, to, demand)?;
     }
     Ok(demands.into_iter().map(|((from, to), demand)| HostFlow { from, to, demand }).collect())
@@ -95,7 +107,8 @@ mod tests {
 
     fn of(pattern: &str, pairs: &str, host_of: &[usize]) -> Vec<(usize, usize, u64)> {
         let flows = flows(&job(pattern, pairs), host_of).unwrap();
-        flows.iter().map(|flow| (flow.from, flow.to, flow.demand)).collect()
+        assert_eq!(flows.len(), 1, "one phase");
+        flows[0].iter().map(|flow| (flow.from, flow.to, flow.demand)).collect()
     }
 
     #[test]
@@ -104,6 +117,16 @@ mod tests {
         assert_eq!(of("ring", "[]", &[0, 0, 1, 1]), [(0, 1, 1), (1, 0, 1)]);
         assert_eq!(of("all-to-all", "[]", &[0, 0, 0, 1]), [(0, 1, 3), (1, 0, 3)]);
         assert_eq!(of("pairs", "[[0,1],[0,1,4],[2,3]]", &[0, 1, 2, 2]), [(0, 1, 5)]);
+    }
+
+    #[test]
+    fn every_phase_has_its_flows() {
+        let mut job = job("all-to-all", "[]");
+        job.phases =
+            serde_json::from_str(r#"[{"pattern":"ring","demand":3},{"pattern":"pairs","pairs":[[0,1]]}]"#).unwrap();
+        let flows = flows(&job, &[0, 1, 2, 3]).unwrap();
+        assert_eq!(flows.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
+        assert_eq!([flows[0][0].demand, flows[1][0].demand], [3, 1]);
     }
 
     #[test]

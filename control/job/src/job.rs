@@ -1,5 +1,6 @@
 //! What the members of a job agree on.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::refused::{Code, Refused};
-use crate::{MOST_FLOWS, MOST_MEMBERS};
+use crate::{MOST_FLOWS, MOST_MEMBERS, MOST_PHASES};
 
 /// Longest id of a job, in bytes.
 const LONGEST_ID: usize = 64;
@@ -46,6 +47,9 @@ pub struct Job {
     /// Demand of each flow of the pattern, in the unit of capacities.
     #[serde(default = "one")]
     pub demand: u64,
+    /// Phases that follow each other, instead of `pattern`, `pairs` and `demand`: what they send never adds up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     /// Number of hops by which a path may be longer than the shortest one.
     #[serde(default)]
     pub detour: usize,
@@ -64,6 +68,21 @@ pub struct Job {
 
 const fn one() -> u64 {
     1
+}
+
+/// One phase of a job: who sends to whom at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Who sends to whom, by ranks.
+    #[serde(default)]
+    pub pattern: Pattern,
+    /// Flows beside those of the pattern.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
+    /// Demand of each flow of the pattern, in the unit of capacities.
+    #[serde(default = "one")]
+    pub demand: u64,
 }
 
 /// Who sends to whom.
@@ -165,6 +184,30 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
+impl Phase {
+    /// Checks demands and pairs of a job with so many members.
+    fn check(&self, size: usize) -> Result<(), Refused> {
+        let weights = self.pairs.iter().filter_map(|pair| match pair {
+            Pair::Weighted(_, _, demand) => Some(*demand),
+            Pair::Short(..) => None,
+        });
+        if let Some(demand) = weights.chain([self.demand]).find(|demand| !(1..=LARGEST_DEMAND).contains(demand)) {
+            return invalid(format!("a demand of {demand}: write 1 to {LARGEST_DEMAND}"));
+        }
+        let is_rank = |rank: u32| (rank as usize) < size;
+        for pair in &self.pairs {
+            let [from, to] = pair.ranks();
+            if !is_rank(from) || !is_rank(to) || from == to {
+                return invalid(format!("pair [{from}, {to}]: write two different ranks below {size}"));
+            }
+        }
+        if self.pattern == Pattern::Pairs && self.pairs.is_empty() {
+            return invalid("pattern \"pairs\" without `pairs`: list them, or choose another pattern");
+        }
+        Ok(())
+    }
+}
+
 impl Job {
     /// Checks everything that can be wrong without knowing the fabric.
     ///
@@ -181,36 +224,37 @@ impl Job {
         if self.priority > HIGHEST_PRIORITY {
             return invalid(format!("priority {} is above {HIGHEST_PRIORITY}: write 0 to 7", self.priority));
         }
-        let weights = self.pairs.iter().filter_map(|pair| match pair {
-            Pair::Weighted(_, _, demand) => Some(*demand),
-            Pair::Short(..) => None,
-        });
-        if let Some(demand) = weights.chain([self.demand]).find(|demand| !(1..=LARGEST_DEMAND).contains(demand)) {
-            return invalid(format!("a demand of {demand}: write 1 to {LARGEST_DEMAND}"));
+        let is_given = self.pattern != Pattern::default() || !self.pairs.is_empty() || self.demand != 1;
+        if !self.phases.is_empty() && is_given {
+            return invalid("`pattern`, `pairs` or `demand` beside `phases`: write them in each phase");
+        }
+        if self.phases.len() > MOST_PHASES {
+            let why = format!("{} phases: at most {MOST_PHASES} are read", self.phases.len());
+            return Err(Refused::new(Code::TooLarge, why));
         }
         self.check_members()?;
-        let size = self.members.len();
-        let is_rank = |rank: u32| (rank as usize) < size;
-        for pair in &self.pairs {
-            let [from, to] = pair.ranks();
-            if !is_rank(from) || !is_rank(to) || from == to {
-                return invalid(format!("pair [{from}, {to}]: write two different ranks below {size}"));
-            }
-        }
-        if self.pattern == Pattern::Pairs && self.pairs.is_empty() {
-            return invalid("pattern \"pairs\" without `pairs`: list them, or choose another pattern");
-        }
+        self.all_phases().iter().try_for_each(|phase| phase.check(self.members.len()))?;
         for name in self.spines.iter().chain(&self.planes) {
             check_name("spines and planes", name)?;
         }
-        if self.pairs.len() > MOST_FLOWS || self.spines.len().max(self.planes.len()) > MOST_MEMBERS {
-            let why = format!("{} pairs, {} spines", self.pairs.len(), self.spines.len());
+        let pairs = self.all_phases().iter().map(|phase| phase.pairs.len()).sum::<usize>();
+        if pairs > MOST_FLOWS || self.spines.len().max(self.planes.len()) > MOST_MEMBERS {
+            let why = format!("{pairs} pairs, {} spines", self.spines.len());
             return Err(Refused::new(
                 Code::TooLarge,
                 format!("{why}: at most {MOST_FLOWS} and {MOST_MEMBERS} are read"),
             ));
         }
         Ok(())
+    }
+
+    /// Returns the phases, of which a job without any has one.
+    pub fn all_phases(&self) -> Cow<'_, [Phase]> {
+        if !self.phases.is_empty() {
+            return Cow::Borrowed(&self.phases);
+        }
+        let Self { pattern, pairs, demand, .. } = self;
+        Cow::Owned(vec![Phase { pattern: *pattern, pairs: pairs.clone(), demand: *demand }])
     }
 
     fn check_members(&self) -> Result<(), Refused> {
@@ -314,6 +358,10 @@ mod tests {
     const TWO: &str = r#"{"id":"a","members":[{"rank":0,"host":"h0","addresses":["2001:db8::1"]},
         {"rank":1,"host":"h1","addresses":["2001:db8:1::/64","10.0.0.1"]}]}"#;
 
+    fn ring_phase() -> Phase {
+        Phase { pattern: Pattern::Ring, pairs: Vec::new(), demand: 1 }
+    }
+
     #[test]
     fn a_digest_is_of_what_is_meant_and_not_of_how_it_is_written() {
         let one = job(TWO);
@@ -327,6 +375,7 @@ mod tests {
             |job: &mut Job| job.generation = 2,
             |job: &mut Job| job.members[1].host = "h2".to_owned(),
             |job: &mut Job| job.pattern = Pattern::Ring,
+            |job: &mut Job| job.phases = vec![ring_phase()],
             |job: &mut Job| job.members[1].addresses.truncate(1),
         ] {
             let mut changed = one.clone();
@@ -353,6 +402,9 @@ mod tests {
         assert_eq!(refused(|job| job.pairs = vec![Pair::Short(0, 2)], "ranks below 2"), invalid);
         assert_eq!(refused(|job| job.pattern = Pattern::Pairs, "without `pairs`"), invalid);
         assert_eq!(refused(|job| job.members.truncate(1), "at least two"), invalid);
+        assert_eq!(refused(|job| (job.demand, job.phases) = (2, vec![ring_phase()]), "beside `phases`"), invalid);
+        assert_eq!(refused(|job| job.phases = vec![Phase { demand: 0, ..ring_phase() }], "demand of 0"), invalid);
+        assert_eq!(refused(|job| job.phases = vec![ring_phase(); MOST_PHASES + 1], "at most 16"), Code::TooLarge);
         assert_eq!(refused(|job| job.members[1].rank = 0, "rank 0 is there twice"), invalid);
         assert_eq!(refused(|job| job.members[1].rank = 9, "ranks are 0 to 1"), invalid);
         assert_eq!(refused(|job| job.members[1].addresses.clear(), "0 addresses"), invalid);
@@ -366,7 +418,7 @@ mod tests {
     #[test]
     fn unknown_keys_and_wrong_addresses_are_refused_by_name() {
         let says = |text: &str| serde_json::from_str::<Job>(text).unwrap_err().to_string();
-        assert!(says(r#"{"id":"a","phases":[],"members":[]}"#).contains("unknown field `phases`"));
+        assert!(says(r#"{"id":"a","stages":[],"members":[]}"#).contains("unknown field `stages`"));
         assert!(says(&TWO.replace("10.0.0.1", "10.0.0.1/8")).contains("write 10.0.0.0/8"));
         assert!(says(&TWO.replace("10.0.0.1", "host7")).contains("is no address"));
     }

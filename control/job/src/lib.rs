@@ -20,14 +20,16 @@ mod table;
 
 pub use checked::CheckedJob;
 pub use flows::{HostFlow, flows};
-pub use job::{Address, Job, Member, Pair, Pattern};
-pub use placed::{Limits, Occupancy, Placement, RankPath, RankPaths, Share, fingerprint};
+pub use job::{Address, Job, Member, Pair, Pattern, Phase};
+pub use placed::{Limits, Occupancy, PhaseLoad, Placement, RankPath, RankPaths, Replaces, Share, fingerprint};
 pub use refused::{Code, Refused};
-pub use table::{Join, Known, Lease, Membership, Swept, Table};
+pub use table::{Join, Known, Lease, Membership, Prepared, Swept, Table};
 
 /// Most members of a job.
 pub const MOST_MEMBERS: usize = 65_536;
-/// Most flows between hosts of a job: an all-to-all of 1,024 hosts.
+/// Most phases of a job.
+pub const MOST_PHASES: usize = 16;
+/// Most flows between hosts of a job, of all of its phases together: an all-to-all of 1,024 hosts.
 pub const MOST_FLOWS: usize = 1 << 20;
 /// Most paths of one rank.
 pub const MOST_PATHS: usize = 65_536;

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::checked::CheckedJob;
 use crate::job::{Address, check_id, check_name, hex};
 use crate::refused::{Code, Refused};
-use crate::{MOST_LINKS, MOST_PATHS};
+use crate::{MOST_LINKS, MOST_PATHS, MOST_PHASES};
 
 /// Longest list of segments, which is the longest outer header that is built.
 const MOST_SEGMENTS: usize = 8;
@@ -37,11 +37,39 @@ pub struct Placement {
     /// Name of that link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busiest_link: Option<String>,
-    /// Keys of the links that the job takes, each with its load.
+    /// What each phase carries, if the job has phases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseLoad>,
+    /// Keys of the links that the job takes, each with its load, in the phase in which that is highest.
     pub links: Vec<(String, u64)>,
     /// Jobs with which it shares links.
     #[serde(default)]
     pub shares: Vec<Share>,
+    /// What has changed, if the job was placed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Replaces>,
+}
+
+/// What a phase carries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseLoad {
+    /// No placement of the phase alone has less on its busiest link.
+    pub bound: f64,
+    /// Load per capacity of its busiest link, with the other jobs that the job must respect.
+    pub busiest: f64,
+}
+
+/// How a placement differs from an earlier one of the same job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaces {
+    /// Generation of the earlier one.
+    pub generation: u64,
+    /// Number of flows between hosts.
+    pub flows: usize,
+    /// Number of them that take another path now.
+    pub moved: usize,
+    /// Number of them whose earlier path is gone.
+    pub lost: usize,
 }
 
 /// The links that two jobs share.
@@ -163,6 +191,9 @@ impl Placement {
         }
         if self.shares.len() > MOST_SHARES || self.shares.iter().any(|share| share.links.len() > MOST_SHARES) {
             return large("shared links of a placement", MOST_SHARES);
+        }
+        if self.phases.len() > MOST_PHASES {
+            return large("phases of a placement", MOST_PHASES);
         }
         check_id("the placement's job", &self.job)?;
         check_id("the placement's digest", &self.digest)?;
@@ -296,8 +327,10 @@ pub(crate) mod tests {
             bound: 1.0,
             busiest: 1.0,
             busiest_link: None,
+            phases: Vec::new(),
             links: vec![("a_b".to_owned(), 1)],
             shares: Vec::new(),
+            replaces: None,
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Code {
     ForeignJob,
     /// A newer generation of the job is here.
     StaleGeneration,
+    /// The generation is not prepared here, or not by all ranks.
+    NotPrepared,
     /// A path leads to a prefix that is not that member's.
     ForeignPrefix,
     /// No job may steer the prefix.
@@ -57,6 +59,7 @@ impl Code {
             Self::MembersDisagree => "members_disagree",
             Self::ForeignJob => "foreign_job",
             Self::StaleGeneration => "stale_generation",
+            Self::NotPrepared => "not_prepared",
             Self::ForeignPrefix => "foreign_prefix",
             Self::PrefixNotAllowed => "prefix_not_allowed",
             Self::CarrierNotAllowed => "carrier_not_allowed",

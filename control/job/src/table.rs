@@ -6,6 +6,9 @@
 //!                   ▲   ◄──────────────────────────────────────────────────┘ │
 //!                   └── join (another generation, too), renew               end: gone at once, from either
 //! ```
+//!
+//! A job that was placed again changes over in two steps, so that all daemons hold the new paths before the first one uses
+//! them: `prepare` checks and keeps them beside those in force, and `commit` puts them in force; `abandon` forgets them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
@@ -95,6 +98,24 @@ pub struct Known {
     pub members: BTreeMap<u32, Membership>,
     /// The placements that ranks have joined with, by generation.
     placements: BTreeMap<u64, Placement>,
+    /// A newer generation that ranks hold ready.
+    #[serde(default)]
+    pub prepared: Option<Prepared>,
+}
+
+/// A newer generation of a job, which ranks hold ready and which offers nothing yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// Its placement.
+    pub placement: Placement,
+    /// Paths of the ranks that hold it ready.
+    pub ranks: BTreeMap<u32, Vec<RankPath>>,
+    tenant: Option<String>,
+    priority: u8,
+    pattern: Pattern,
+    size: usize,
+    /// Names of the hosts of these ranks.
+    hosts: BTreeMap<u32, String>,
 }
 
 /// A rank that joined.
@@ -189,14 +210,7 @@ impl Table {
         limits: &Limits,
     ) -> Result<(), Refused> {
         let job = checked.job();
-        placement.check(checked)?;
-        for RankPaths { rank, paths } in &ranks {
-            checked.check_paths(*rank, paths, limits)?;
-        }
-        self.check_known(job, placement, user)?;
-        let foreign = self.foreign(&job.id, user);
-        ranks.iter().try_for_each(|rank| foreign.check(&rank.paths))?;
-        self.check_room(&job.id, &ranks, placement)?;
+        self.check(checked, placement, &ranks, user, limits)?;
         let known = self.jobs.entry(job.id.clone()).or_insert_with(|| Known {
             owner: user,
             generation: job.generation,
@@ -206,6 +220,7 @@ impl Table {
             size: 0,
             members: BTreeMap::new(),
             placements: BTreeMap::new(),
+            prepared: None,
         });
         known.generation = job.generation;
         (known.tenant, known.priority) = (job.tenant.clone(), job.priority);
@@ -216,6 +231,129 @@ impl Table {
         }
         known.placements.entry(job.generation).or_insert_with(|| placement.clone());
         known.forget_placements();
+        Ok(())
+    }
+
+    /// Checks everything about ranks that join, or prepare to.
+    fn check(
+        &self,
+        checked: &CheckedJob,
+        placement: &Placement,
+        ranks: &[RankPaths],
+        user: u32,
+        limits: &Limits,
+    ) -> Result<(), Refused> {
+        placement.check(checked)?;
+        for RankPaths { rank, paths } in ranks {
+            checked.check_paths(*rank, paths, limits)?;
+        }
+        let job = checked.job();
+        self.check_known(job, placement, user)?;
+        let foreign = self.foreign(&job.id, user);
+        ranks.iter().try_for_each(|rank| foreign.check(&rank.paths))?;
+        self.check_room(&job.id, ranks, placement)
+    }
+
+    /// Lets ranks that have joined hold a newer generation ready. It takes the place of another one that was prepared before.
+    /// Nothing changes if one of the ranks is refused, and no path changes in any case.
+    ///
+    /// # Errors
+    /// A refusal with its fix.
+    pub fn prepare(
+        &mut self,
+        checked: &CheckedJob,
+        placement: &Placement,
+        ranks: Vec<RankPaths>,
+        user: u32,
+        limits: &Limits,
+    ) -> Result<(), Refused> {
+        let job = checked.job();
+        self.check(checked, placement, &ranks, user, limits)?;
+        let known = self.jobs.get_mut(&job.id).ok_or_else(|| unknown_job(&job.id))?;
+        for RankPaths { rank, .. } in &ranks {
+            known.members.get(rank).ok_or_else(|| unknown_rank(&job.id, *rank))?;
+        }
+        let stale = |generation: u64, is: &str| {
+            let why = format!("generation {generation} of job {} is {is} already: prepare a newer one", job.id);
+            Err(Refused::new(Code::StaleGeneration, why))
+        };
+        if job.generation <= known.generation {
+            return stale(known.generation, "here");
+        }
+        let before = known.prepared.as_ref().map(|prepared| &prepared.placement);
+        match before {
+            Some(before) if before.generation > job.generation => return stale(before.generation, "prepared"),
+            Some(before) if before.generation == job.generation && before.number != placement.number => {
+                let why = format!("generation {} of job {} is prepared with another placement", job.generation, job.id);
+                let why = format!("{why}: `srv6d job abandon {}`, or place it with a higher generation", job.id);
+                return Err(Refused::new(Code::MembersDisagree, why));
+            }
+            Some(before) if before.generation == job.generation => {}
+            _ => known.prepared = None,
+        }
+        let prepared = known.prepared.get_or_insert_with(|| Prepared {
+            placement: placement.clone(),
+            ranks: BTreeMap::new(),
+            tenant: job.tenant.clone(),
+            priority: job.priority,
+            pattern: job.pattern,
+            size: job.members.len(),
+            hosts: BTreeMap::new(),
+        });
+        for RankPaths { rank, paths } in ranks {
+            let host = checked.member(rank).map(|member| member.host.clone()).unwrap_or_default();
+            prepared.hosts.insert(rank, host);
+            prepared.ranks.insert(rank, paths);
+        }
+        Ok(())
+    }
+
+    /// Puts a generation in force that all ranks of the job here hold ready. Ranks that have it already keep it.
+    ///
+    /// # Errors
+    /// `unknown_job`, `foreign_job`, `stale_generation`, or `not_prepared` with the ranks that do not hold it ready.
+    pub fn commit(&mut self, id: &str, generation: u64, user: u32) -> Result<(), Refused> {
+        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
+        is_owner(id, known, user)?;
+        if generation < known.generation {
+            let why = format!("generation {} of job {id} is here already, and {generation} is older", known.generation);
+            return Err(Refused::new(Code::StaleGeneration, format!("{why}: `srv6d job show {id}` has both")));
+        }
+        let prepared = known.prepared.as_ref().filter(|prepared| prepared.placement.generation == generation);
+        let is_ready = |rank: &u32| prepared.is_some_and(|prepared| prepared.ranks.contains_key(rank));
+        let lacks = |(rank, member): &(&u32, &Membership)| member.generation != generation && !is_ready(rank);
+        let lacking = known.members.iter().filter(|(_, member)| member.ending.is_none());
+        let lacking: Vec<String> = lacking.filter(lacks).map(|(rank, _)| rank.to_string()).collect();
+        if !lacking.is_empty() {
+            let why = format!("generation {generation} of job {id} is not prepared for rank {}", lacking.join(", "));
+            let fix = "the paths stay as they are; `srv6d job join --prepare` for every rank first";
+            return Err(Refused::new(Code::NotPrepared, format!("{why}: {fix}")));
+        }
+        let Some(prepared) = known.prepared.take_if(|prepared| prepared.placement.generation == generation) else {
+            return Ok(());
+        };
+        let Prepared { placement, ranks, tenant, priority, pattern, size, mut hosts } = prepared;
+        for (rank, paths) in ranks {
+            if let Some(member) = known.members.get_mut(&rank) {
+                member.host = hosts.remove(&rank).unwrap_or_default();
+                (member.generation, member.paths) = (generation, paths);
+            }
+        }
+        known.generation = generation;
+        (known.tenant, known.priority, known.pattern, known.size) = (tenant, priority, pattern, size);
+        known.placements.entry(generation).or_insert(placement);
+        known.forget_placements();
+        Ok(())
+    }
+
+    /// Forgets what ranks of a job hold ready. The paths stay as they are.
+    ///
+    /// # Errors
+    /// `unknown_job` or `foreign_job`.
+    pub fn abandon(&mut self, id: &str, user: u32) -> Result<(), Refused> {
+        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
+        is_owner(id, known, user)?;
+        known.prepared = None;
         Ok(())
     }
 
@@ -266,6 +404,7 @@ impl Table {
                 && members().all(|member| check_sizes(&member.paths).is_ok())
                 && members().flat_map(|member| &member.paths).all(|path| path.prefix == path.prefix.trunc())
                 && known.placements.values().all(|placement| placement.check_itself().is_ok())
+                && known.prepared.as_ref().is_none_or(Prepared::is_good)
                 && known.members.len() <= MOST_RANKS
                 && self.jobs.len() < MOST_JOBS;
             if is_good {
@@ -299,7 +438,11 @@ impl Table {
         if others().map(|(_, _, member)| member.paths.len()).sum::<usize>() + paths > MOST_PATHS {
             return large(format!("more than {MOST_PATHS} paths of all jobs"));
         }
-        let kept = self.jobs.values().flat_map(|known| known.placements.values()).map(|other| other.links.len());
+        let prepared = |known: &'_ Known| known.prepared.as_ref().map_or(0, |prepared| prepared.placement.links.len());
+        let kept = self
+            .jobs
+            .values()
+            .map(|known| known.placements.values().map(|other| other.links.len()).sum::<usize>() + prepared(known));
         if kept.sum::<usize>() + placement.links.len() > MOST_LINKS {
             return large(format!("more than {MOST_LINKS} links of all jobs"));
         }
@@ -401,9 +544,30 @@ impl Table {
     }
 }
 
+impl Prepared {
+    fn is_good(&self) -> bool {
+        self.placement.check_itself().is_ok()
+            && self.tenant.as_ref().is_none_or(|tenant| check_id("tenant", tenant).is_ok())
+            && self.hosts.values().all(|host| check_name("host", host).is_ok())
+            && self.ranks.len() <= MOST_RANKS
+            && self.ranks.values().all(|paths| check_sizes(paths).is_ok())
+            && self.ranks.values().flatten().all(|path| path.prefix == path.prefix.trunc())
+    }
+}
+
 impl Known {
+    /// Forgets placements that no rank has joined with, and what is prepared for ranks that are gone or for an older
+    /// generation.
     fn forget_placements(&mut self) {
         let members = &self.members;
+        if let Some(prepared) = &mut self.prepared {
+            let generation = prepared.placement.generation;
+            let waits = |rank: &u32| members.get(rank).is_some_and(|member| member.generation < generation);
+            prepared.ranks.retain(|rank, _| waits(rank));
+            prepared.hosts.retain(|rank, _| waits(rank));
+        }
+        let generation = self.generation;
+        self.prepared.take_if(|prepared| prepared.ranks.is_empty() || prepared.placement.generation < generation);
         self.placements.retain(|generation, _| members.values().any(|member| member.generation == *generation));
     }
 }

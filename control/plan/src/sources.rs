@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::hash::Hash;
+use std::time::Duration;
 
 use super::Context;
 use super::hops::{HopFamily, HopRule};
@@ -83,7 +84,15 @@ fn syd(table: &Syd, found: &mut Findings) {
     }
 }
 
+/// Shortest and longest time between two looks of jobs at their topology.
+const TOPOLOGY_INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_hours(24)];
+
 fn jobs(table: &Jobs, found: &mut Findings) {
+    let [least, most] = TOPOLOGY_INTERVAL;
+    if let Some(interval) = table.topology_interval.as_ref().filter(|time| !(least..=most).contains(time.get_ref())) {
+        let what = format!("{:?} between two looks at the topology", interval.get_ref());
+        found.error(interval.span(), "[jobs] topology_interval", what, "write 1s to 24h");
+    }
     for prefix in table.allowed_prefixes.iter().filter(|prefix| prefix.get_ref().prefix_len() == 0) {
         let what = format!("with {} a job may steer any traffic of this node", prefix.get_ref());
         found.warning(

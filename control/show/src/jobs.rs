@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::source::time;
 use crate::table::Table;
 use srv6d_api::jobs::{JobView, PlacedJob};
-use srv6d_job::Occupancy;
+use srv6d_job::{Occupancy, PhaseLoad, Replaces};
 
 pub fn render(views: &[JobView]) -> String {
     if views.is_empty() {
@@ -25,6 +25,23 @@ pub fn one(view: &JobView) -> String {
     );
     if let (Some(busiest), Some(bound)) = (view.busiest, view.bound) {
         let _ = writeln!(text, "its busiest link carries {busiest}; no placement of it alone has less than {bound}");
+    }
+    for (number, phase) in (1..).zip(&view.phases) {
+        let PhaseLoad { bound, busiest } = phase;
+        let _ = writeln!(text, "phase {number}: its busiest link carries {busiest}; alone no less than {bound}");
+    }
+    if let Some(Replaces { generation, flows, moved, .. }) = view.replaces {
+        let _ = writeln!(text, "placed again beside generation {generation}: {moved} of {flows} paths have moved");
+    }
+    if let Some(why) = &view.stale {
+        let _ = writeln!(text, "should be placed again: {why}");
+    }
+    if let Some(prepared) = &view.prepared {
+        let ranks: Vec<String> = prepared.ranks.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "generation {} is prepared for rank {}", prepared.generation, ranks.join(", "));
+        for what in &prepared.missing {
+            let _ = writeln!(text, "not ready: {what}");
+        }
     }
     for share in &view.shares {
         let _ = writeln!(text, "shares with {}: {}", share.job, share.links.join(", "));

@@ -20,6 +20,8 @@ use super::ask::{self, refused};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Number of paths that are named when the time is up.
 const NAMED: usize = 5;
+/// What a placement looks like, for error messages.
+const PLACED: &str = "write what `srv6d job place` prints";
 /// Examples of jobs, for error messages.
 const JOB_IN_TOML: &str = r#"write e.g. `id = "a"` and `[[members]]` with `rank = 0`, `host = "host00"`, `addresses = ["2001:db8::1"]`; docs/jobs.md has every key"#;
 const JOB_IN_JSON: &str = r#"write e.g. {"id": "a", "members": [{"rank": 0, "host": "host00", "addresses": ["2001:db8::1"]}, ...]}, or name a file of TOML `.toml`; docs/jobs.md has every key"#;
@@ -50,24 +52,72 @@ enum JobCommand {
         json: bool,
     },
     /// Place a whole job, print the paths of all ranks as JSON, and change nothing
-    #[command(after_help = "Example:\n  srv6d job place job.toml > placed.json")]
+    #[command(after_help = "Examples:\n  \
+        srv6d job place job.toml > placed.json\n  \
+        srv6d job place job.toml --from placed.json > again.json    as few paths move as can be")]
     Place {
         #[command(flatten)]
         placing: Placing,
+        /// What `srv6d job place` has printed before: its paths stay as far as they can, and the generation is the next one,
+        /// unless the job names a higher one
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        from: Option<PathBuf>,
+    },
+    /// Place a job again that this daemon has placed, print the paths of all ranks as JSON, and change nothing
+    #[command(after_help = "Example:\n  \
+        srv6d job replace llm-4711 > again.json\n  \
+        srv6d job join --placed again.json --host host03 --prepare    on every host\n  \
+        srv6d job commit llm-4711 --generation 2                      on every host\n\n\
+        The topology is read again. Paths stay, except those that have lost a link, and as few others as can be so\n\
+        that the busiest link carries no more than it has to.")]
+    Replace {
+        /// Id of the job
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Other jobs, as `srv6d job occupancy` prints them on other hosts. May be given several times
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        beside: Vec<PathBuf>,
     },
     /// Put the paths of this host's ranks in force, which `srv6d job place` has printed
     #[command(after_help = "Example:\n  srv6d job join job.toml --placed placed.json --host host03")]
     Join {
-        /// Job: TOML if its name ends in .toml, else JSON
+        /// Job: TOML if its name ends in .toml, else JSON [default: as `srv6d job replace` has printed it]
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        file: PathBuf,
-        /// What `srv6d job place` has printed
+        file: Option<PathBuf>,
+        /// What `srv6d job place` or `srv6d job replace` has printed
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         placed: PathBuf,
         #[command(flatten)]
         whose: Whose,
         #[command(flatten)]
         holding: Holding,
+        /// Check the paths and hold them ready for `srv6d job commit`: those in force stay
+        #[arg(long, conflicts_with_all = ["pid", "lease"])]
+        prepare: bool,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the generation in force that every rank of this daemon holds ready
+    Commit {
+        /// Id of the job
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The generation, as in the placement
+        #[arg(long, value_name = "NUMBER")]
+        generation: u64,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget what the ranks of this daemon hold ready: the paths in force stay
+    Abandon {
+        /// Id of the job
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
     },
     /// Wait until the paths of this daemon's ranks are in force
     #[command(after_help = "Example:\n  srv6d job wait llm-4711 --timeout 60s && python train.py\n\n\
@@ -101,6 +151,9 @@ enum JobCommand {
         /// End only this rank [default: all ranks of this daemon]
         #[arg(long, value_name = "RANK")]
         rank: Option<u32>,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
     },
     /// Print what the jobs of this daemon occupy of the fabric as JSON, for --beside on another host
     Occupancy,
@@ -158,11 +211,21 @@ pub fn job(arguments: JobArguments, socket: &Path) -> Result<(), Failure> {
             let request = JobRequest::Start { job, others, host, ranks, hold: holding.hold() };
             ask::ask(socket, &asking(request), json)
         }
-        JobCommand::Place { placing } => place(&placing, socket),
-        JobCommand::Join { file, placed, whose, holding } => join(&file, &placed, &whose, &holding, socket),
+        JobCommand::Place { placing, from } => place(&placing, from.as_deref(), socket),
+        JobCommand::Replace { id, beside } => {
+            print_placed(JobRequest::Replace { job: id, others: others(&beside)? }, socket)
+        }
+        JobCommand::Join { file, placed, whose, holding, prepare, json } => {
+            let joining = Joining { hold: holding.hold(), prepare, json };
+            join(file.as_deref(), &placed, &whose, &joining, socket)
+        }
+        JobCommand::Commit { id, generation, json } => {
+            ask::ask(socket, &asking(JobRequest::Commit { job: id, generation }), json)
+        }
+        JobCommand::Abandon { id, json } => ask::ask(socket, &asking(JobRequest::Abandon { job: id }), json),
         JobCommand::Wait { id, rank, timeout } => wait(&id, rank, timeout, socket),
         JobCommand::Show { id, json } => ask::ask(socket, &asking(JobRequest::Show { job: id }), json),
-        JobCommand::End { id, rank } => ask::ask(socket, &asking(JobRequest::End { job: id, rank }), false),
+        JobCommand::End { id, rank, json } => ask::ask(socket, &asking(JobRequest::End { job: id, rank }), json),
         JobCommand::Occupancy => ask::ask(socket, &asking(JobRequest::Occupancy), true),
     }
 }
@@ -173,12 +236,17 @@ fn asking(request: JobRequest) -> Request {
 
 impl Placing {
     fn read(&self) -> Result<(Job, Vec<Occupancy>), Failure> {
-        let mut others = Vec::new();
-        for file in &self.beside {
-            others.extend(json::<Vec<Occupancy>>(file, "write what `srv6d job occupancy` prints")?);
-        }
+        let others = others(&self.beside)?;
         Ok((read_job(&self.file)?, others))
     }
+}
+
+fn others(files: &[PathBuf]) -> Result<Vec<Occupancy>, Failure> {
+    let mut others = Vec::new();
+    for file in files {
+        others.extend(json::<Vec<Occupancy>>(file, "write what `srv6d job occupancy` prints")?);
+    }
+    Ok(others)
 }
 
 fn read_job(file: &Path) -> Result<Job, Failure> {
@@ -198,9 +266,18 @@ fn json<T: serde::de::DeserializeOwned>(file: &Path, fix: &str) -> Result<T, Fai
 }
 
 /// Asks the daemon to place a job, and prints the paths of all ranks.
-fn place(placing: &Placing, socket: &Path) -> Result<(), Failure> {
-    let (job, others) = placing.read()?;
-    let mut whole = placed(socket, JobRequest::Place { job, others })?;
+fn place(placing: &Placing, from: Option<&Path>, socket: &Path) -> Result<(), Failure> {
+    let (mut job, others) = placing.read()?;
+    let from = from.map(|file| json::<PlacedJob>(file, PLACED)).transpose()?;
+    if let Some(from) = &from {
+        job.generation = job.generation.max(from.placement.generation.saturating_add(1));
+    }
+    print_placed(JobRequest::Place { job, others, from: from.map(Box::new) }, socket)
+}
+
+/// Sends a request that places a job, and prints the paths of all ranks.
+fn print_placed(request: JobRequest, socket: &Path) -> Result<(), Failure> {
+    let mut whole = placed(socket, request)?;
     while let Some(first) = whole.next {
         let number = whole.placement.number.clone();
         let more = placed(socket, JobRequest::Assignments { number, first })?;
@@ -222,9 +299,28 @@ fn other_answer() -> Failure {
     Failure::failed("error: the daemon answered another question")
 }
 
-fn join(file: &Path, placed: &Path, whose: &Whose, holding: &Holding, socket: &Path) -> Result<(), Failure> {
-    let job = read_job(file)?;
-    let PlacedJob { placement, mut assignments, .. } = json(placed, "write what `srv6d job place` prints")?;
+/// How ranks join.
+struct Joining {
+    hold: Hold,
+    prepare: bool,
+    json: bool,
+}
+
+fn join(file: Option<&Path>, placed: &Path, whose: &Whose, joining: &Joining, socket: &Path) -> Result<(), Failure> {
+    let PlacedJob { placement, mut assignments, job, .. } = json(placed, PLACED)?;
+    let mut job = match (file, job) {
+        (Some(file), _) => read_job(file)?,
+        (None, Some(job)) => *job,
+        (None, None) => {
+            let what = format!("error: {} does not say what the job is", placed.display());
+            return Err(Failure::invalid(format!("{what}\nfix: name the job's FILE, too")));
+        }
+    };
+    // A job that was placed again has a higher generation than its file. The digest says whether all else is the same.
+    if placement.job == job.id {
+        job.generation = job.generation.max(placement.generation);
+    }
+    let Joining { hold, prepare, json: as_json } = *joining;
     let members = job.members.iter();
     let ranks: Vec<u32> = match &whose.host {
         Some(host) => members.filter(|member| member.host == *host).map(|member| member.rank).collect(),
@@ -241,12 +337,29 @@ fn join(file: &Path, placed: &Path, whose: &Whose, holding: &Holding, socket: &P
         };
         let (job, placement) = (job.clone(), placement.clone());
         let paths = std::mem::take(&mut own.paths);
-        let request = JobRequest::Join { job, placement, rank, paths, hold: holding.hold() };
+        let request = JobRequest::Join { job, placement, rank, paths, hold, prepare };
         if let Response::Refused(refusal) = client::ask(socket, &asking(request))? {
             return Err(refused(&refusal));
         }
     }
-    ask::ask(socket, &asking(JobRequest::Show { job: Some(job.id) }), false)
+    let request = asking(JobRequest::Show { job: Some(job.id) });
+    if prepare {
+        let shown = client::ask(socket, &request)?;
+        let missing = if let Response::Jobs(views) = &shown { unready(views) } else { Vec::new() };
+        if !missing.is_empty() {
+            let fix = "fix: what is in force stays; `srv6d job abandon`, or prepare again when this is repaired";
+            return Err(Failure::failed(format!(
+                "error: these paths could not come into force:\n{}{fix}",
+                named(&missing)
+            )));
+        }
+    }
+    ask::ask(socket, &request, as_json)
+}
+
+/// Lists why paths that are held ready could not come into force.
+fn unready(views: &[JobView]) -> Vec<String> {
+    views.iter().filter_map(|view| view.prepared.as_ref()).flat_map(|prepared| prepared.missing.clone()).collect()
 }
 
 /// Waits until every path of a job's ranks here is in force, but at most for `timeout`.
@@ -296,10 +409,16 @@ fn missing(views: &[JobView], rank: Option<u32>) -> Vec<String> {
     missing
 }
 
+/// Names the first of what is missing, a line each.
+fn named(missing: &[String]) -> String {
+    let named = missing.iter().take(NAMED).map(|what| format!("  {what}\n")).collect::<Vec<_>>().concat();
+    match missing.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named}  and {more} more\n"),
+    }
+}
+
 fn too_late(id: &str, missing: &[String]) -> String {
-    let named = missing.iter().take(NAMED).map(|what| format!("  {what}\n"));
-    let more = missing.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!("  and {more} more\n") };
     let fix = format!("fix: see `srv6d job show {id}`, or wait longer with --timeout");
-    format!("error: not every path of job {id} is in force:\n{}{more}{fix}", named.collect::<String>())
+    format!("error: not every path of job {id} is in force:\n{}{fix}", named(missing))
 }

@@ -197,6 +197,7 @@ enum Command {
         srv6d job start job.toml --host host03       place the job, put this host's paths in force\n  \
         srv6d job wait llm-4711 --timeout 60s        until they are\n  \
         srv6d job show                               ranks, paths, leases, shared links\n  \
+        srv6d job replace llm-4711 > again.json      place it again when the fabric has changed\n  \
         srv6d job end llm-4711\n\n\
         srv6d.toml needs `[jobs]` with `allowed_prefixes`. The format of the file: docs/jobs.md.")]
     Job(job::JobArguments),

@@ -209,6 +209,21 @@ fn what_a_rank_may_not_do_is_refused_by_name() {
     must(&rig, &format!("join {red} --placed {placed} --host host00 --lease 1h"));
     must(&rig, "wait red --rank 0 --timeout 30s");
     assert_eq!(steered(&rig).len(), 1);
+    // Placed again beside itself it stays as it is. What is prepared with carriers of others is refused, and nothing changes.
+    let before = steered(&rig);
+    let again = must(&rig, &format!("place {red} --from {placed}"));
+    let replaces = &serde_json::from_str::<Value>(&again).unwrap()["placement"]["replaces"];
+    assert_eq!((&replaces["moved"], &replaces["flows"]), (&json!(0), &json!(2)), "{replaces}");
+    fs::write(&placed, again.replace("\"fcbb:0:1004:", "\"fd00:0:1004:")).unwrap();
+    let why = refused(&rig, &format!("join --placed {placed} --host host00 --prepare"));
+    assert!(why.contains("lies in no [[block]] of this node"), "{why}");
+    assert!(refused(&rig, "commit red --generation 2").contains("not prepared for rank 0"));
+    // A carrier that could not leave this node is named before anything is committed.
+    fs::write(&placed, again.replace("\"fcbb:0:1004:", "\"fcbb:0:1fff:")).unwrap();
+    let why = refused(&rig, &format!("join --placed {placed} --host host00 --prepare"));
+    assert!(why.contains("could not come into force") && why.contains("rank 0 to 2001:db8:101::/64"), "{why}");
+    must(&rig, "abandon red");
+    assert_eq!((steered(&rig), shown(&rig, "red")["generation"].as_u64()), (before, Some(1)));
     // What is no longer allowed is taken away, and comes back.
     rig.reload(&config.replace("2001:db8:100::/40", "2001:db8:200::/40"));
     wait_for("end of what is not allowed", || steered(&rig).is_empty().then_some(()));

@@ -62,6 +62,7 @@ mod lab_fabric;
 mod lab_fpm;
 mod lab_glb;
 mod lab_impair;
+mod lab_jobs;
 mod lab_moves;
 mod lab_probes;
 mod lab_scale;

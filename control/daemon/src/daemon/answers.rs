@@ -324,6 +324,7 @@ impl Node {
             sources: self.sources(),
             glb: self.glb.view(),
             probes: self.probing.view(),
+            jobs: self.job_counts(),
         }
     }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 use srv6d_api::Response;
-use srv6d_api::jobs::{JobMemberView, JobPathView, JobView};
-use srv6d_job::{Known, Lease, Membership, RankPath};
+use srv6d_api::jobs::{JobCounts, JobMemberView, JobPathView, JobPreparedView, JobView};
+use srv6d_job::{Known, Lease, Membership, Prepared, RankPath};
 use srv6d_offer::{OutcomeState, is_job, job_source};
 use srv6d_srv6::desired::{Steer, TableId};
 
@@ -46,6 +46,13 @@ impl Node {
         Ok(())
     }
 
+    /// Returns how many ranks and paths each job has.
+    pub(super) fn job_counts(&self) -> Vec<JobCounts> {
+        let known: Vec<(&str, &Known)> = self.jobs.table().jobs().collect();
+        let judge = Judge::of(self, &known);
+        known.iter().map(|(id, known)| counts(id, known, &judge)).collect()
+    }
+
     /// Returns the rows of one job, or of all.
     fn job_views(&self, id: Option<&str>) -> Vec<JobView> {
         let is_meant = |other: &str| id.is_none_or(|id| id == other);
@@ -80,7 +87,9 @@ impl<'n> Judge<'n> {
         let steers = node.dataplane.desired().steers.iter();
         let steers = steers.filter(|steer| steer.table == TableId::MAIN && prefixes.contains(&steer.prefix));
         let mut obstacles = BTreeMap::new();
-        for first in paths().filter_map(|path| path.segments.first()) {
+        let prepared = jobs.iter().filter_map(|(_, known)| known.prepared.as_ref());
+        let prepared = prepared.flat_map(|prepared| prepared.ranks.values().flatten());
+        for first in paths().chain(prepared).filter_map(|path| path.segments.first()) {
             obstacles.entry(*first).or_insert_with(|| node.obstacle(IpAddr::V6(*first)));
         }
         Self {
@@ -88,6 +97,15 @@ impl<'n> Judge<'n> {
             outcomes: outcomes.map(|outcome| ((outcome.source.as_str(), outcome.prefix), &outcome.state)).collect(),
             steers: steers.map(|steer| (steer.prefix, steer)).collect(),
             obstacles,
+        }
+    }
+
+    /// Returns why a path that is held ready could not come into force, as far as that can be seen.
+    fn lacks(&self, path: &RankPath) -> Option<String> {
+        match self.node.jobs.limits().map(|limits| limits.allow(&path.prefix, &path.segments)) {
+            Some(Ok(())) => path.segments.first().and_then(|first| self.obstacles.get(first)).cloned().flatten(),
+            Some(Err(refused)) => Some(refused.why),
+            None => Some("srv6d.toml has no [jobs] any more".to_owned()),
         }
     }
 
@@ -122,6 +140,20 @@ impl<'n> Judge<'n> {
     }
 }
 
+fn counts(id: &str, known: &Known, judge: &Judge<'_>) -> JobCounts {
+    let source = job_source(id);
+    let is_stale = judge.node.jobs.stale(id).is_some();
+    let mut counts = JobCounts { id: id.to_owned(), ranks: known.members.len(), is_stale, ..JobCounts::default() };
+    for path in known.members.values().flat_map(|member| &member.paths) {
+        match judge.state(&source, path).0 {
+            "in_force" => counts.in_force += 1,
+            "refused" => counts.refused += 1,
+            _ => counts.waiting += 1,
+        }
+    }
+    counts
+}
+
 fn view(id: &str, known: &Known, judge: &Judge<'_>) -> JobView {
     let source = job_source(id);
     let mut members = Vec::new();
@@ -140,12 +172,13 @@ fn view(id: &str, known: &Known, judge: &Judge<'_>) -> JobView {
         (false, false) => "ending",
     };
     let placement = known.newest();
+    let phases = placement.map(|placement| placement.phases.clone()).unwrap_or_default();
     JobView {
         id: id.to_owned(),
         generation: known.generation,
         tenant: known.tenant.clone(),
         priority: known.priority,
-        pattern: known.pattern.name().to_owned(),
+        pattern: if phases.is_empty() { known.pattern.name() } else { "phases" }.to_owned(),
         size: known.size,
         digest: placement.map(|placement| placement.digest.clone()),
         number: placement.map(|placement| placement.number.clone()),
@@ -153,9 +186,24 @@ fn view(id: &str, known: &Known, judge: &Judge<'_>) -> JobView {
         owner: known.owner,
         bound: placement.map(|placement| placement.bound),
         busiest: placement.map(|placement| placement.busiest),
+        phases,
         members,
         paths,
         shares: placement.map(|placement| placement.shares.clone()).unwrap_or_default(),
+        replaces: placement.and_then(|placement| placement.replaces),
+        stale: judge.node.jobs.stale(id).map(str::to_owned),
+        prepared: known.prepared.as_ref().map(|prepared| prepared_view(prepared, judge)),
+    }
+}
+
+fn prepared_view(prepared: &Prepared, judge: &Judge<'_>) -> JobPreparedView {
+    let paths = prepared.ranks.iter().flat_map(|(rank, paths)| paths.iter().map(move |path| (rank, path)));
+    let lacks =
+        |(rank, path): (&u32, &RankPath)| judge.lacks(path).map(|why| format!("rank {rank} to {}: {why}", path.prefix));
+    JobPreparedView {
+        generation: prepared.placement.generation,
+        ranks: prepared.ranks.keys().copied().collect(),
+        missing: paths.filter_map(lacks).collect(),
     }
 }
 

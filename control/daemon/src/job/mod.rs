@@ -4,10 +4,14 @@
 //! srv6d job start, a rank's program ──► JobRequest ─┬─► place (a thread) ─► paths of all ranks ─► the job's own rendezvous
 //!                                                   └─► join ─► Table ─► Offer ─► plan
 //! a process that dies, a lease that is over ──► sweep ──────────┘
+//! the topology has changed ──► Watch: a job should be placed again ─► replace ─► place, close to what is in force
 //! ```
 
 mod place;
+#[cfg(test)]
+mod questions;
 mod state;
+mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -24,7 +28,7 @@ use srv6d_api::jobs::{Hold, HoldWord, JobRequest, JobView, PlacedJob};
 use srv6d_api::server::{Answer, Peer};
 use srv6d_config::{self as config, Config};
 use srv6d_controller::jalapeno;
-use srv6d_job::{CheckedJob, Code, Job, Join, Lease, Limits, Occupancy, Refused, Table};
+use srv6d_job::{CheckedJob, Code, Job, Join, Known, Lease, Limits, Occupancy, RankPaths, Refused, Table};
 use srv6d_offer::Offer;
 use srv6d_process::Process;
 use srv6d_text::{read_text, read_text_up_to};
@@ -33,7 +37,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{info, warn};
 
 use crate::source::settings::jalapeno_settings;
-use place::{Ground, Whole};
+use place::{Earlier, Ground, Whole};
+use watch::Watch;
 
 /// Number of jobs that may wait for the one that is being placed.
 const WAITING: usize = 4;
@@ -67,6 +72,7 @@ struct Settings {
     limits: Limits,
     grace: u64,
     source: Source,
+    topology_interval: Duration,
     state: PathBuf,
 }
 
@@ -81,6 +87,7 @@ pub struct Jobs {
     placing: Option<(JoinHandle<Result<Whole, Refused>>, Placing)>,
     waiting: VecDeque<(Task, Placing)>,
     remembered: VecDeque<(Instant, Arc<Whole>)>,
+    watch: Watch,
 }
 
 /// A job that is to be placed.
@@ -88,6 +95,8 @@ pub struct Jobs {
 struct Task {
     job: Job,
     others: Vec<Occupancy>,
+    /// The placement whose paths stay as far as they can.
+    earlier: Option<Earlier>,
     source: Source,
 }
 
@@ -173,17 +182,24 @@ impl Jobs {
         current.chain(self.waiting.iter().map(|(_, placing)| placing)).map(|placing| placing.id.as_str())
     }
 
+    /// Returns why a job should be placed again.
+    pub fn stale(&self, id: &str) -> Option<&str> {
+        self.watch.stale(id)
+    }
+
     /// Returns the number of seconds since the start of the machine.
     pub fn now() -> u64 {
         now()
     }
 
-    /// Lets time pass: leases end, and the paths of what has ended go. Returns true if the paths have changed.
+    /// Lets time pass: leases end, the paths of what has ended go, and the topology is looked at again. Returns true if the paths
+    /// have changed.
     pub fn sweep(&mut self) -> bool {
         let Some(settings) = &self.settings else { return false };
         if self.table.jobs().next().is_none() {
             return false;
         }
+        self.watch.look(&settings.source, settings.topology_interval);
         let swept = self.table.sweep(now(), settings.grace, Process::alive);
         for (id, rank) in &swept.ended {
             info!("job {id}: the process or lease of rank {rank} is over; its paths go in {} s", settings.grace);
@@ -192,6 +208,7 @@ impl Jobs {
             info!("job {id}: rank {rank} is gone, and its paths with it");
         }
         if !swept.ended.is_empty() || !swept.gone.is_empty() {
+            self.watch.retain(&self.table);
             self.write();
         }
         !swept.gone.is_empty()
@@ -210,7 +227,14 @@ impl Jobs {
                 Ok(_) => Done::Show(answer, job),
                 Err(refused) => Done::Answer(answer, Response::from(refused).into()),
             },
-            JobRequest::Place { job, others } => self.begin(&settings, job, others, None, answer),
+            JobRequest::Place { job, others, from } => match from.map(|from| earlier(&job, *from)).transpose() {
+                Ok(earlier) => self.begin(&settings, job, others, earlier, None, answer),
+                Err(refused) => Done::Answer(answer, Response::from(refused).into()),
+            },
+            JobRequest::Replace { job, others } => match self.next_of(&job) {
+                Ok((job, earlier)) => self.begin(&settings, job, others, Some(earlier), None, answer),
+                Err(refused) => Done::Answer(answer, Response::from(refused).into()),
+            },
             JobRequest::Start { host, ranks, .. } if host.is_some() != ranks.is_empty() => {
                 let why = "write the `host` whose ranks join, or the `ranks`, and not both";
                 Done::Answer(answer, Response::from(Refused::new(Code::InvalidJob, why)).into())
@@ -218,12 +242,28 @@ impl Jobs {
             JobRequest::Start { job, others, host, ranks, hold } => match lease(hold, peer) {
                 Ok(lease) => {
                     let joining = Joining { host, ranks, lease, user: peer.user };
-                    self.begin(&settings, job, others, Some(joining), answer)
+                    self.begin(&settings, job, others, None, Some(joining), answer)
                 }
                 Err(refused) => Done::Answer(answer, Response::from(refused).into()),
             },
             JobRequest::Assignments { number, first } => Done::Answer(answer, self.page_of(&number, first)),
-            JobRequest::Join { job, placement, rank, paths, hold } => {
+            JobRequest::Join { job, placement, rank, paths, prepare: true, .. } => {
+                let id = job.id.clone();
+                let prepared = CheckedJob::new(job).and_then(|job| {
+                    let ranks = vec![RankPaths { rank, paths }];
+                    self.table.prepare(&job, &placement, ranks, peer.user, &settings.limits)
+                });
+                self.changed(id, prepared, false, answer)
+            }
+            JobRequest::Commit { job, generation } => {
+                let committed = self.table.commit(&job, generation, peer.user);
+                self.changed(job, committed, false, answer)
+            }
+            JobRequest::Abandon { job } => {
+                let abandoned = self.table.abandon(&job, peer.user);
+                self.changed(job, abandoned, false, answer)
+            }
+            JobRequest::Join { job, placement, rank, paths, hold, prepare: false } => {
                 let id = job.id.clone();
                 let joined = lease(hold, peer).and_then(|lease| {
                     let job = CheckedJob::new(job)?;
@@ -262,11 +302,35 @@ impl Jobs {
     ) -> Done {
         match result {
             Ok(()) => {
+                self.hold(&id);
                 self.write();
                 Done::Changed { id, as_list, answer }
             }
             Err(refused) => Done::Answer(answer, Response::from(refused).into()),
         }
+    }
+
+    /// Keeps the paths of all ranks of a job, if it was placed here.
+    fn hold(&mut self, id: &str) {
+        let number = self.table.job(id).ok().and_then(Known::newest).map(|placement| &placement.number);
+        let whole = self.remembered.iter().find(|(_, whole)| Some(&whole.placement.number) == number);
+        if let Some((_, whole)) = whole {
+            self.watch.hold(Arc::clone(whole));
+        }
+        self.watch.retain(&self.table);
+    }
+
+    /// Returns the next generation of a job, and the placement that it takes the place of.
+    fn next_of(&self, id: &str) -> Result<(Job, Earlier), Refused> {
+        let known = self.table.job(id)?;
+        let Some(whole) = self.watch.whole(id) else {
+            let why = format!("the paths of all ranks of job {id} are not known here: ask the daemon that placed it");
+            let why = format!("{why}, or `srv6d job place FILE --from placed.json` with what it has answered");
+            return Err(Refused::new(Code::UnknownPlacement, why));
+        };
+        let prepared = known.prepared.as_ref().map_or(0, |prepared| prepared.placement.generation);
+        let generation = known.generation.max(prepared).saturating_add(1);
+        Ok((Job { generation, ..whole.job.job().clone() }, whole.as_earlier()))
     }
 
     /// Begins to place a job, or lets it wait.
@@ -275,6 +339,7 @@ impl Jobs {
         settings: &Settings,
         job: Job,
         others: Vec<Occupancy>,
+        earlier: Option<Earlier>,
         joining: Option<Joining>,
         answer: oneshot::Sender<Answer>,
     ) -> Done {
@@ -295,7 +360,7 @@ impl Jobs {
             Err(refused) => return Done::Answer(answer, Response::from(refused).into()),
         };
         let placing = Placing { id: job.id.clone(), joining, answer };
-        self.waiting.push_back((Task { job, others, source: settings.source.clone() }, placing));
+        self.waiting.push_back((Task { job, others, earlier, source: settings.source.clone() }, placing));
         self.go_on();
         Done::Nothing
     }
@@ -417,6 +482,7 @@ fn settings(table: &config::Jobs, config: &Config, socket: &Path) -> Settings {
         },
         grace: grace.as_secs() + u64::from(grace.subsec_nanos() > 0),
         source,
+        topology_interval: table.topology_interval(),
         state,
     }
 }
@@ -450,6 +516,24 @@ fn others_of(job: &Job, handed: Vec<Occupancy>, own: Vec<Occupancy>) -> Result<V
         }
     }
     Ok(others.into_values().collect())
+}
+
+/// Returns an earlier placement that a request hands over.
+fn earlier(job: &Job, from: PlacedJob) -> Result<Earlier, Refused> {
+    let PlacedJob { placement, assignments, next, .. } = from;
+    if placement.job != job.id {
+        let why = format!("the earlier placement is of job {:?}: hand over the one of {}", placement.job, job.id);
+        return Err(Refused::new(Code::ForeignJob, why));
+    }
+    if placement.generation >= job.generation {
+        let why = format!("generation {} of job {} is not above {}", job.generation, job.id, placement.generation);
+        return Err(Refused::new(Code::StaleGeneration, format!("{why}, that of the earlier placement: raise it")));
+    }
+    if next.is_some() {
+        let why = "the earlier placement lacks ranks: hand over all pages, as `srv6d job place` prints them";
+        return Err(Refused::new(Code::InvalidJob, why));
+    }
+    Ok(Earlier { generation: placement.generation, ranks: assignments })
 }
 
 /// Returns the lease that a request asks for.
@@ -487,9 +571,9 @@ fn lease(hold: Hold, peer: Peer) -> Result<Lease, Refused> {
 
 /// Reads the topology, and places a job on it.
 fn carry_out(task: Task) -> Result<Whole, Refused> {
-    let Task { job, others, source } = task;
+    let Task { job, others, earlier, source } = task;
     let ground = ground(source).map_err(|why| Refused::new(Code::TopologyFailed, why))?;
-    place::place(job, &others, ground)
+    place::place(job, others, ground, earlier.as_ref())
 }
 
 fn ground(source: Source) -> Result<Ground, String> {
@@ -528,7 +612,10 @@ fn page(whole: Arc<Whole>, first: u32) -> Answer {
             rank += 1;
         }
         let next = (rank < size).then_some(rank);
-        Response::Placed(Box::new(PlacedJob { placement: whole.placement.clone(), assignments, next }))
+        let placement = whole.placement.clone();
+        let is_again = placement.replaces.is_some() && first == 0;
+        let job = is_again.then(|| Box::new(whole.job.job().clone()));
+        Response::Placed(Box::new(PlacedJob { placement, assignments, next, job }))
     })
 }
 
@@ -547,9 +634,13 @@ pub fn placing_view(id: &str) -> JobView {
         owner: 0,
         bound: None,
         busiest: None,
+        phases: Vec::new(),
         members: Vec::new(),
         paths: Vec::new(),
         shares: Vec::new(),
+        replaces: None,
+        stale: None,
+        prepared: None,
     }
 }
 

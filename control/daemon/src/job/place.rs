@@ -1,6 +1,7 @@
 //! Places a whole job on a topology, beside the jobs that are known. It may take seconds, and runs on a thread of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
@@ -9,12 +10,12 @@ use srv6d_controller::compose::{Options, compose};
 use srv6d_controller::document::{Topology as Sids, Vertex};
 use srv6d_controller::sid::Family;
 use srv6d_job::{
-    CheckedJob, Code, HostFlow, Job, MOST_PATHS, Occupancy, Placement, RankPath, RankPaths, Refused, Share,
-    fingerprint, flows,
+    CheckedJob, Code, HostFlow, Job, MOST_PATHS, Occupancy, PhaseLoad, Placement, RankPath, RankPaths, Refused,
+    Replaces, Share, fingerprint, flows,
 };
 use srv6d_placement::{
-    Carried, Constraints, Demand, Fabric, Flow, LinkId, NodeId, NodeKind, Paths, PerLink, Tenant, busiest_beside,
-    place_beside, sids,
+    Again, Carried, Changed, Constraints, Demand, Fabric, Flow, LinkId, NodeId, NodeKind, PerLink, PhaseLoads, Phased,
+    PlaceError, Ratio, Tenant, busiest_beside, place_again, place_beside, place_phases, sids,
 };
 
 /// Most links of another job that are named as shared. All of them count.
@@ -27,6 +28,49 @@ pub struct Ground {
     pub document: Value,
     /// Functions of the last node for IPv6 and IPv4 inside, if no SID provides one.
     pub functions: [Option<u16>; 2],
+}
+
+impl Ground {
+    /// Returns a number that differs, as far as can be told, between topologies on which a job may be placed otherwise: of nodes
+    /// and links, whether they are up, and capacities.
+    ///
+    /// # Errors
+    /// The document is no topology.
+    pub fn state(&self) -> Result<u64, Refused> {
+        let mut document = self.document.clone();
+        leave_out_loose_edges(&mut document);
+        let fabric = Fabric::from_topology(&document).map_err(|why| failed(&why))?;
+        let mut hash = DefaultHasher::new();
+        for (_, node) in fabric.nodes() {
+            (&node.id, node.up, &node.plane).hash(&mut hash);
+        }
+        for (_, link) in fabric.links() {
+            (&link.key, &fabric.node(link.from).id, &fabric.node(link.to).id, link.up, link.capacity).hash(&mut hash);
+        }
+        Ok(hash.finish())
+    }
+}
+
+/// An earlier placement of a job, whose paths stay as far as they can.
+#[derive(Debug)]
+pub struct Earlier {
+    /// Its generation.
+    pub generation: u64,
+    /// Paths of ranks. Ranks of one host have the same.
+    pub ranks: Vec<RankPaths>,
+}
+
+/// How paths that are in force fit a topology.
+#[derive(Debug, PartialEq)]
+pub struct Fit {
+    /// What would change if the job were placed again.
+    pub replaces: Replaces,
+    /// Name of a link that a path takes and that is gone.
+    pub gone: Option<String>,
+    /// Load per capacity of the busiest link as it is, without the flows whose paths are gone.
+    pub before: f64,
+    /// The same after a placement.
+    pub after: f64,
 }
 
 /// A job that was placed, with the paths of all its ranks.
@@ -44,6 +88,10 @@ pub struct Whole {
     ways_of: Vec<Vec<(usize, [Option<u32>; 2])>>,
     /// Carriers with the switches that they cross. Many pairs of hosts have the same.
     ways: Vec<Way>,
+    /// The jobs beside which it was placed.
+    pub others: Vec<Occupancy>,
+    /// How the earlier placement fits, if there is one.
+    pub fit: Option<Fit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +124,12 @@ impl Whole {
         RankPaths { rank, paths }
     }
 
+    /// Returns the placement as one that a later one may take the place of. One rank of each host is enough.
+    pub fn as_earlier(&self) -> Earlier {
+        let ranks = self.hosts.iter().map(|(lowest, _)| self.of_rank(*lowest)).collect();
+        Earlier { generation: self.placement.generation, ranks }
+    }
+
     fn ranks(&self) -> impl Iterator<Item = u32> {
         0..u32::try_from(self.size()).unwrap_or(u32::MAX)
     }
@@ -85,30 +139,36 @@ fn cannot(why: impl std::fmt::Display) -> Refused {
     Refused::new(Code::CannotPlace, why.to_string())
 }
 
-/// Places a job. Equal jobs, topologies and other jobs have equal results.
+fn failed(why: &dyn std::fmt::Display) -> Refused {
+    Refused::new(Code::TopologyFailed, format!("the topology: {why}"))
+}
+
+/// Places a job, beside other jobs and close to an earlier placement if there is one. Equal arguments have equal results.
 ///
 /// # Errors
 /// `topology_failed`, `cannot_place`, `invalid_job` or `too_large`, with the fix.
-pub fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Refused> {
+pub fn place(job: Job, others: Vec<Occupancy>, ground: Ground, earlier: Option<&Earlier>) -> Result<Whole, Refused> {
     let job = CheckedJob::new(job)?;
     let Ground { mut document, functions } = ground;
     leave_out_loose_edges(&mut document);
-    let failed = |why: &dyn std::fmt::Display| Refused::new(Code::TopologyFailed, format!("the topology: {why}"));
     let fabric = Fabric::from_topology(&document).map_err(|why| failed(&why))?;
     let sids = sids(&document).ok_or_else(|| failed(&"its SIDs cannot be read; compare with docs/path-server.md"))?;
     drop(document);
     let Hosts { of_rank, nodes, known } = hosts(&job, &fabric)?;
-    let flows = flows(job.job(), &of_rank)?;
+    let mut phases = flows(job.job(), &of_rank)?;
+    phases.retain(|flows| !flows.is_empty());
     let mut whole = Whole {
         placement: nothing(&job),
         host_of: of_rank,
         hosts: known,
         ways_of: vec![Vec::new(); nodes.len()],
         ways: Vec::new(),
+        others,
+        fit: None,
         job,
     };
-    if !flows.is_empty() {
-        place_flows(&mut whole, &flows, &nodes, others, &fabric, (&sids, functions))?;
+    if !phases.is_empty() {
+        place_flows(&mut whole, &phases, &nodes, earlier, &fabric, (&sids, functions))?;
     }
     let mut most = 0;
     let ranks = whole.ranks().map(|rank| {
@@ -136,8 +196,10 @@ fn nothing(job: &CheckedJob) -> Placement {
         bound: 0.0,
         busiest: 0.0,
         busiest_link: None,
+        phases: Vec::new(),
         links: Vec::new(),
         shares: Vec::new(),
+        replaces: None,
     }
 }
 
@@ -246,21 +308,60 @@ fn constraints(job: &Job, nodes: &[NodeId], fabric: &Fabric) -> Result<Constrain
 
 fn place_flows(
     whole: &mut Whole,
-    flows: &[HostFlow],
+    phases: &[Vec<HostFlow>],
     nodes: &[NodeId],
-    others: &[Occupancy],
+    earlier: Option<&Earlier>,
     fabric: &Fabric,
     (sids, functions): (&Sids, [Option<u16>; 2]),
 ) -> Result<(), Refused> {
     let constraints = constraints(whole.job.job(), nodes, fabric)?;
     let node = |host: usize| nodes.get(host).copied().ok_or_else(|| cannot("a host has no number"));
-    let mut demand = Demand::default();
-    for HostFlow { from, to, demand: amount } in flows {
-        demand.flows.push(Flow { source: node(*from)?, destination: node(*to)?, demand: *amount, tenant: None });
+    let demand = |flows: &Vec<HostFlow>| {
+        let flow = |HostFlow { from, to, demand }: &HostFlow| {
+            Ok(Flow { source: node(*from)?, destination: node(*to)?, demand: *demand, tenant: None })
+        };
+        let flows = flows.iter().map(flow).collect::<Result<_, Refused>>()?;
+        Ok(Demand { flows })
+    };
+    let demands = phases.iter().map(demand).collect::<Result<Vec<_>, Refused>>()?;
+    let carried = carried(whole, fabric);
+    let flows = pairs(phases);
+    let walks = earlier.map(|earlier| (earlier, Walks::of(earlier, whole, &flows, nodes, fabric)));
+    let placed = match (demands.as_slice(), &walks) {
+        ([demand], None) => Placed::of(fabric, demand, place_beside(fabric, demand, &constraints, &carried)),
+        ([demand], Some((_, walks))) => {
+            let again = place_again(fabric, demand, &constraints, &carried, &walks.links).map_err(cannot)?;
+            let Again { placement, moved, lost, before } = again;
+            let changed = Some(Changed { moved: moved.len(), lost, before });
+            Placed::of(fabric, demand, Ok(placement)).map(|placed| Placed { changed, ..placed })
+        }
+        (_, walks) => {
+            let ends = |flow: &HostFlow| Some((*nodes.get(flow.from)?, *nodes.get(flow.to)?));
+            let known = walks.as_ref().map(|(_, walks)| {
+                let known = flows.iter().zip(&walks.links);
+                known.filter_map(|(flow, links)| Some((ends(flow)?, links.clone()?))).collect::<BTreeMap<_, _>>()
+            });
+            let found = place_phases(fabric, &demands, &constraints, &carried, known.as_ref());
+            found.map(|found| Placed::of_phases(fabric, found, &flows, &ends))
+        }
+    };
+    let placed = placed.map_err(cannot)?;
+    let after = describe(&mut whole.placement, fabric, &placed.loads, &carried, &whole.others);
+    whole.placement.bound = placed.bound.value();
+    whole.placement.phases = placed.phases;
+    if let (Some((earlier, walks)), Some(Changed { moved, lost, before })) = (walks, placed.changed) {
+        let replaces = Replaces { generation: earlier.generation, flows: flows.len(), moved, lost };
+        whole.placement.replaces = Some(replaces);
+        whole.fit = Some(Fit { replaces, gone: walks.gone, before: before.value(), after });
     }
+    compose_all(whole, &flows, &placed.links, fabric, (sids, functions))
+}
+
+/// Returns the load of other jobs.
+fn carried(whole: &Whole, fabric: &Fabric) -> Carried {
     let links: HashMap<&str, LinkId> = fabric.links().map(|(id, link)| (link.key.as_str(), id)).collect();
     let mut carried = Carried::nothing(fabric);
-    for other in others {
+    for other in &whole.others {
         for (key, load) in &other.links {
             // A link that is no longer there carries nothing.
             let Some(link) = links.get(key.as_str()) else { continue };
@@ -270,15 +371,125 @@ fn place_flows(
             }
         }
     }
-    let placed = place_beside(fabric, &demand, &constraints, &carried).map_err(cannot)?;
-    let loads = placed.paths.loads(fabric, &demand);
-    describe(&mut whole.placement, fabric, &loads, &carried, others);
-    whole.placement.bound = placed.bound.value();
-    compose_all(whole, flows, &demand, &placed.paths, fabric, (sids, functions))
+    carried
 }
 
-/// Writes down what the job takes of the fabric.
-fn describe(placement: &mut Placement, fabric: &Fabric, loads: &PerLink<u64>, carried: &Carried, others: &[Occupancy]) {
+/// Returns the pairs of hosts that send in any phase, each with its highest demand, ordered by sender and receiver.
+fn pairs(phases: &[Vec<HostFlow>]) -> Vec<HostFlow> {
+    if let [flows] = phases {
+        return flows.clone();
+    }
+    let mut pairs: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for HostFlow { from, to, demand } in phases.iter().flatten() {
+        let highest = pairs.entry((*from, *to)).or_default();
+        *highest = (*highest).max(*demand);
+    }
+    pairs.into_iter().map(|((from, to), demand)| HostFlow { from, to, demand }).collect()
+}
+
+/// What a placement comes to, for one phase or several.
+struct Placed {
+    /// Links of each pair of hosts.
+    links: Vec<Vec<LinkId>>,
+    /// Load of each link, in the phase in which it is highest.
+    loads: PerLink<u64>,
+    bound: Ratio,
+    phases: Vec<PhaseLoad>,
+    changed: Option<Changed>,
+}
+
+impl Placed {
+    fn of(
+        fabric: &Fabric,
+        demand: &Demand,
+        placed: Result<srv6d_placement::Placement, PlaceError>,
+    ) -> Result<Self, PlaceError> {
+        let srv6d_placement::Placement { paths, bound, .. } = placed?;
+        let links = (0..demand.flows.len()).map(|flow| paths.links(fabric, demand, flow)).collect();
+        Ok(Self { links, loads: paths.loads(fabric, demand), bound, phases: Vec::new(), changed: None })
+    }
+
+    fn of_phases(
+        fabric: &Fabric,
+        found: Phased,
+        flows: &[HostFlow],
+        ends: &impl Fn(&HostFlow) -> Option<(NodeId, NodeId)>,
+    ) -> Self {
+        let mut known: HashMap<(NodeId, NodeId), Vec<LinkId>> = found.pairs.into_iter().zip(found.links).collect();
+        let links = flows.iter().map(|flow| ends(flow).and_then(|ends| known.remove(&ends)).unwrap_or_default());
+        let mut loads = PerLink::new(fabric.link_count(), 0_u64);
+        for (link, load) in found.phases.iter().flat_map(|phase| phase.loads.iter()) {
+            loads[link] = loads[link].max(*load);
+        }
+        let bound = found.phases.iter().map(|phase| phase.bound).max().unwrap_or(Ratio::ZERO);
+        let of = |phase: &PhaseLoads| PhaseLoad { bound: phase.bound.value(), busiest: phase.busiest.value() };
+        let phases = found.phases.iter().map(of).collect();
+        Self { links: links.collect(), loads, bound, phases, changed: found.changed }
+    }
+}
+
+/// The links that flows take by an earlier placement.
+struct Walks {
+    /// For each flow, its links from host to host. `None`: there are no such links any more.
+    links: Vec<Option<Vec<LinkId>>>,
+    /// Name of the first link that is not there, or not up.
+    gone: Option<String>,
+}
+
+impl Walks {
+    fn of(earlier: &Earlier, whole: &Whole, flows: &[HostFlow], nodes: &[NodeId], fabric: &Fabric) -> Self {
+        let mut ways: HashMap<(usize, usize), &[String]> = HashMap::new();
+        for RankPaths { rank, paths } in &earlier.ranks {
+            for path in paths {
+                let ends = [*rank, path.to].map(|rank| whole.host_of.get(rank as usize));
+                if let [Some(from), Some(to)] = ends {
+                    ways.entry((*from, *to)).or_insert(&path.via);
+                }
+            }
+        }
+        let names = Names::of(fabric);
+        let mut walks = Self { links: Vec::with_capacity(flows.len()), gone: None };
+        // Of parallel links, which carriers do not tell apart, flows take the one with the least load so far.
+        let mut loads = PerLink::new(fabric.link_count(), 0_u64);
+        for flow in flows {
+            let ends = [nodes.get(flow.from).copied(), nodes.get(flow.to).copied()];
+            let via = ways.get(&(flow.from, flow.to));
+            let walk = via.zip(ends[0].zip(ends[1])).and_then(|(via, (from, to))| {
+                let via = via.iter().map(|name| names.by_name.get(name.as_str()).copied());
+                [Some(from)].into_iter().chain(via).chain([Some(to)]).collect::<Option<Vec<NodeId>>>()
+            });
+            let links = walk.and_then(|walk| {
+                walk.windows(2).map(|step| walks.step(step, &loads, fabric)).collect::<Option<Vec<LinkId>>>()
+            });
+            for link in links.iter().flatten() {
+                loads[*link] = loads[*link].saturating_add(flow.demand);
+            }
+            walks.links.push(links);
+        }
+        walks
+    }
+
+    /// Returns the link from one node to the next one. `None`: none is up.
+    fn step(&mut self, step: &[NodeId], loads: &PerLink<u64>, fabric: &Fabric) -> Option<LinkId> {
+        let [from, to] = step else { return None };
+        let links = fabric.out(*from).filter(|link| fabric.link(*link).to == *to);
+        let ratio = |link: &LinkId| Ratio { load: loads[*link], capacity: fabric.link(*link).capacity };
+        let least = links.min_by_key(|link| (ratio(link), *link));
+        if least.is_none() && self.gone.is_none() {
+            self.gone = Some(format!("{} -> {}", fabric.node(*from).name, fabric.node(*to).name));
+        }
+        least
+    }
+}
+
+/// Writes down what the job takes of the fabric. Returns the load per capacity of its busiest link.
+fn describe(
+    placement: &mut Placement,
+    fabric: &Fabric,
+    loads: &PerLink<u64>,
+    carried: &Carried,
+    others: &[Occupancy],
+) -> f64 {
     let judged = fabric.judged();
     let name = |link: LinkId| {
         let ends = fabric.link(link);
@@ -295,7 +506,7 @@ fn describe(placement: &mut Placement, fabric: &Fabric, loads: &PerLink<u64>, ca
     taken.sort_unstable();
     let is_busiest = |link: &LinkId| {
         let load = loads[*link].saturating_add(carried.respected[*link]);
-        srv6d_placement::Ratio { load, capacity: fabric.link(*link).capacity } == busiest
+        Ratio { load, capacity: fabric.link(*link).capacity } == busiest
     };
     placement.busiest_link = taken.iter().map(|(_, link)| *link).find(is_busiest).map(name);
     placement.links = taken.into_iter().map(|(key, link)| (key.to_owned(), loads[link])).collect();
@@ -306,20 +517,19 @@ fn describe(placement: &mut Placement, fabric: &Fabric, loads: &PerLink<u64>, ca
             placement.shares.push(Share { job: other.id.clone(), links });
         }
     }
+    placement.busiest
 }
 
 /// Composes the carriers of all flows.
 fn compose_all(
     whole: &mut Whole,
     flows: &[HostFlow],
-    demand: &Demand,
-    paths: &Paths,
+    links_of: &[Vec<LinkId>],
     fabric: &Fabric,
     (sids, functions): (&Sids, [Option<u16>; 2]),
 ) -> Result<(), Refused> {
     let mut numbers: HashMap<Way, u32> = HashMap::new();
-    for (position, flow) in flows.iter().enumerate() {
-        let links = paths.links(fabric, demand, position);
+    for (flow, links) in flows.iter().zip(links_of) {
         let from = links.first().map(|link| fabric.link(*link).from);
         let walk: Vec<NodeId> = from.into_iter().chain(links.iter().map(|link| fabric.link(*link).to)).collect();
         let vertex = |node: &NodeId| sids.vertices.get(&fabric.node(*node).id);
@@ -361,6 +571,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn place(job: Job, others: &[Occupancy], ground: Ground) -> Result<Whole, Refused> {
+        super::place(job, others.to_vec(), ground, None)
+    }
 
     /// Two leaves, two spines, and two hosts at each leaf.
     fn ground() -> Ground {
@@ -472,5 +686,79 @@ mod tests {
             json!({"vertices": {"a/b": {}}, "edges": [{"_from": "a/b", "_to": "a/c"}, {"_from": "a/b", "_to": "a/b"}]});
         leave_out_loose_edges(&mut document);
         assert_eq!(document["edges"].as_array().unwrap().len(), 1);
+    }
+
+    /// The fabric without one spine's link to leaf0.
+    fn without(spine: &str) -> Ground {
+        let mut ground = ground();
+        for edge in ground.document["edges"].as_array_mut().unwrap() {
+            let key = edge["_key"].as_str().unwrap();
+            if key == format!("leaf0_{spine}") || key == format!("{spine}_leaf0") {
+                edge["up"] = json!(false);
+            }
+        }
+        ground
+    }
+
+    #[test]
+    fn placed_again_only_what_has_lost_its_link_moves() {
+        let pairs = r#","pattern":"pairs","pairs":[[0,2],[1,3]]"#;
+        let first = place(job("a", &[0, 1, 2, 3], pairs), &[], ground()).unwrap();
+        let via = |whole: &Whole, rank| whole.of_rank(rank).paths[0].via.clone();
+        let [one, other] = [via(&first, 0), via(&first, 1)];
+        assert_ne!(one[1], other[1], "each has a spine of its own");
+        let next = || Job { generation: 2, ..job("a", &[0, 1, 2, 3], pairs) };
+        let again = |ground| super::place(next(), Vec::new(), ground, Some(&first.as_earlier())).unwrap();
+        let same = again(ground());
+        let fit = same.fit.as_ref().unwrap();
+        assert_eq!((fit.replaces, &fit.gone), (Replaces { generation: 1, flows: 2, moved: 0, lost: 0 }, &None));
+        assert_eq!(same.of_rank(0), first.of_rank(0));
+        let moved = again(without(&one[1]));
+        let fit = moved.fit.as_ref().unwrap();
+        assert_eq!(fit.replaces, Replaces { generation: 1, flows: 2, moved: 1, lost: 1 });
+        assert_eq!((fit.gone.as_deref(), fit.after), (Some(format!("leaf0 -> {}", one[1]).as_str()), 2.0));
+        assert_eq!([via(&moved, 0), via(&moved, 1)], [other.clone(), other]);
+        assert_eq!(moved.placement.replaces, Some(fit.replaces));
+    }
+
+    #[test]
+    fn the_state_of_a_topology_is_of_what_places_jobs() {
+        let state = |ground: Ground| ground.state().unwrap();
+        assert_ne!(state(ground()), state(without("spine0")));
+        let mut loaded = ground();
+        loaded.document["edges"][0]["load"] = json!(7);
+        assert_eq!(state(ground()), state(loaded), "loads change all the time");
+        let mut faster = ground();
+        faster.document["edges"][0]["capacity"] = json!(7);
+        assert_ne!(state(ground()), state(faster));
+    }
+
+    #[test]
+    fn a_pair_of_several_phases_has_one_path_and_each_phase_its_loads() {
+        let phases = r#","phases":[{"pattern":"ring","demand":2},{"pattern":"pairs","pairs":[[0,2],[1,3],[0,1]]}]"#;
+        let of = |generation| Job { generation, ..job("a", &[0, 1, 2, 3], phases) };
+        let first = place(of(1), &[], ground()).unwrap();
+        let loads: Vec<f64> = first.placement.phases.iter().map(|phase| phase.busiest).collect();
+        assert_eq!(loads, [2.0, 1.0], "hosts 0 and 1 are at one leaf, and so are 2 and 3");
+        assert_eq!((first.placement.busiest, first.placement.bound), (2.0, 2.0));
+        assert_eq!(first.of_rank(0).paths.len(), 2 * 2, "to hosts 1 and 2, in both families");
+        let again = super::place(of(2), Vec::new(), ground(), Some(&first.as_earlier())).unwrap();
+        assert_eq!(again.fit.unwrap().replaces, Replaces { generation: 1, flows: 6, moved: 0, lost: 0 });
+        assert_eq!(first.of_rank(1).paths, super::place(of(2), Vec::new(), ground(), None).unwrap().of_rank(1).paths);
+    }
+
+    #[test]
+    fn a_rank_that_is_replaced_moves_its_own_paths_only() {
+        let first = place(job("a", &[0, 2, 3], ""), &[], ground()).unwrap();
+        let next = Job { generation: 2, ..job("a", &[0, 2, 1], "") };
+        let again = super::place(next, Vec::new(), ground(), Some(&first.as_earlier())).unwrap();
+        // Rank 2 is at the leaf of rank 0 now.
+        assert_eq!(again.fit.as_ref().unwrap().replaces, Replaces { generation: 1, flows: 6, moved: 4, lost: 4 });
+        let to = |whole: &Whole, rank: u32, to: u32| {
+            whole.of_rank(rank).paths.into_iter().find(|path| path.to == to).unwrap().via
+        };
+        for (from, other) in [(0, 1), (1, 0)] {
+            assert_eq!(to(&again, from, other), to(&first, from, other));
+        }
     }
 }

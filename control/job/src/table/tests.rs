@@ -145,6 +145,55 @@ fn ranks_of_one_host_have_one_path_and_those_of_two_hosts_share() {
     assert_eq!(table.offers(&narrower)[0].steers.len(), 1, "what is no longer allowed is not offered");
 }
 
+/// Prepares ranks of a host for a generation.
+fn prepare(table: &mut Table, id: &str, generation: u64, ranks: &[u32]) -> Result<(), Refused> {
+    let Join { job, placement, .. } = join_of(id, generation, 0, Lease::End);
+    let of = |rank: &u32| RankPaths { rank: *rank, paths: join_of(id, generation, *rank, Lease::End).paths };
+    table.prepare(&job, &placement, ranks.iter().map(of).collect(), 1000, &limits())
+}
+
+#[test]
+fn what_is_prepared_offers_nothing_before_it_is_committed() {
+    let mut table = Table::default();
+    assert_eq!(code(prepare(&mut table, "a", 2, &[0])), Code::UnknownJob);
+    for rank in [0, 2] {
+        table.join(join_of("a", 1, rank, Lease::End), &limits()).unwrap();
+    }
+    let offers = table.offers(&limits());
+    assert_eq!(code(prepare(&mut table, "a", 1, &[0])), Code::StaleGeneration);
+    assert_eq!(code(prepare(&mut table, "a", 2, &[0, 1])), Code::UnknownRank);
+    assert_eq!(code(table.commit("a", 2, 1000)), Code::NotPrepared);
+    prepare(&mut table, "a", 2, &[0]).unwrap();
+    let refused = table.commit("a", 2, 1000).unwrap_err();
+    assert_eq!(refused.code, Code::NotPrepared);
+    assert!(refused.why.contains("not prepared for rank 2"), "{refused}");
+    assert_eq!(table.offers(&limits()), offers);
+    // Another placement of the same generation, and an older one, are refused; a newer one takes its place.
+    let mut other = join_of("a", 2, 2, Lease::End);
+    other.placement.number = "other".to_owned();
+    let ranks = vec![RankPaths { rank: 2, paths: other.paths }];
+    let refused = table.prepare(&other.job, &other.placement, ranks, 1000, &limits());
+    assert_eq!(code(refused), Code::MembersDisagree);
+    prepare(&mut table, "a", 3, &[0, 2]).unwrap();
+    assert_eq!(code(prepare(&mut table, "a", 2, &[0])), Code::StaleGeneration);
+    assert_eq!(code(table.commit("a", 2, 1000)), Code::NotPrepared);
+    assert_eq!(code(table.commit("a", 3, 1001)), Code::ForeignJob);
+    assert_eq!(table.clone().checked(), (table.clone(), 0), "a restart keeps what is prepared");
+    table.commit("a", 3, 1000).unwrap();
+    table.commit("a", 3, 1000).unwrap();
+    assert_eq!(code(table.commit("a", 2, 1000)), Code::StaleGeneration);
+    let known = table.job("a").unwrap();
+    assert_eq!((known.generation, &known.prepared, known.newest().unwrap().number.as_str()), (3, &None, "a.3"));
+    let segments = table.offers(&limits())[0].steers[0].paths[0].segments.clone();
+    assert_eq!(segments, ["fcbb:0:103:fe06::".parse::<std::net::Ipv6Addr>().unwrap()]);
+    // What is abandoned is forgotten, and the paths stay.
+    prepare(&mut table, "a", 4, &[0, 2]).unwrap();
+    assert_eq!(code(table.abandon("a", 1001)), Code::ForeignJob);
+    table.abandon("a", 1000).unwrap();
+    assert_eq!(code(table.commit("a", 4, 1000)), Code::NotPrepared);
+    assert_eq!(table.job("a").unwrap().generation, 3);
+}
+
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Step {
@@ -167,6 +216,15 @@ enum Step {
         job: usize,
         rank: u32,
     },
+    Prepare {
+        job: usize,
+        generation: u64,
+        rank: u32,
+    },
+    Commit {
+        job: usize,
+        generation: u64,
+    },
     Dies {
         holder: i32,
     },
@@ -188,6 +246,12 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         (job.clone(), rank.clone(), 5_u64..20).prop_map(|(job, rank, seconds)| Step::Lease { job, rank, seconds }),
         (job.clone(), rank.clone()).prop_map(|(job, rank)| Step::Renew { job, rank }),
+        (job.clone(), 1_u64..4, rank.clone()).prop_map(|(job, generation, rank)| Step::Prepare {
+            job,
+            generation,
+            rank
+        }),
+        (job.clone(), 1_u64..4).prop_map(|(job, generation)| Step::Commit { job, generation }),
         (job, rank).prop_map(|(job, rank)| Step::End { job, rank }),
         (1_i32..5).prop_map(|holder| Step::Dies { holder }),
         (1_u64..8).prop_map(|seconds| Step::Passes { seconds }),
@@ -210,6 +274,8 @@ struct Model {
     ranks: BTreeMap<(usize, u32), Account>,
     /// Highest generation of each job that has ranks.
     highest: BTreeMap<usize, u64>,
+    /// Generation and ranks that are held ready.
+    prepared: BTreeMap<usize, (u64, BTreeSet<u32>)>,
     dead: BTreeSet<i32>,
     now: u64,
 }
@@ -224,7 +290,41 @@ impl Model {
         if self.accepts(job, account.generation) {
             self.highest.insert(job, account.generation);
             self.ranks.insert((job, rank), account);
+            self.forget();
         }
+    }
+
+    /// Returns whether a rank may hold a generation ready.
+    fn prepare(&mut self, job: usize, generation: u64, rank: u32) -> bool {
+        let is_newer = self.highest.get(&job).is_some_and(|highest| generation > *highest);
+        let before = self.prepared.get(&job).map_or(0, |(generation, _)| *generation);
+        if !self.ranks.contains_key(&(job, rank)) || !is_newer || before > generation {
+            return false;
+        }
+        if before < generation {
+            self.prepared.insert(job, (generation, BTreeSet::new()));
+        }
+        self.prepared.get_mut(&job).unwrap().1.insert(rank);
+        true
+    }
+
+    /// Returns whether a generation comes into force.
+    fn commit(&mut self, job: usize, generation: u64) -> bool {
+        let ready = self.prepared.get(&job).filter(|(other, _)| *other == generation);
+        let ready = ready.map(|(_, ranks)| ranks.clone()).unwrap_or_default();
+        let own = self.ranks.iter().filter(|((other, _), account)| *other == job && account.over.is_none());
+        let mut lacking = own.filter(|((_, rank), account)| account.generation != generation && !ready.contains(rank));
+        if self.highest.get(&job).is_none_or(|highest| generation < *highest) || lacking.next().is_some() {
+            return false;
+        }
+        if !ready.is_empty() {
+            for rank in ready {
+                self.ranks.get_mut(&(job, rank)).unwrap().generation = generation;
+            }
+            self.highest.insert(job, generation);
+            self.forget();
+        }
+        true
     }
 
     /// Lets the leases end, and what ended long ago go.
@@ -243,6 +343,12 @@ impl Model {
     fn forget(&mut self) {
         let ranks = &self.ranks;
         self.highest.retain(|job, _| ranks.keys().any(|(other, _)| other == job));
+        let highest = &self.highest;
+        self.prepared.retain(|job, (generation, ready)| {
+            let waits = |rank: &u32| ranks.get(&(*job, *rank)).is_some_and(|account| account.generation < *generation);
+            ready.retain(waits);
+            !ready.is_empty() && highest.get(job).is_some_and(|highest| highest <= generation)
+        });
     }
 }
 
@@ -278,6 +384,14 @@ fn carry_out(step: &Step, mut table: Table, model: &mut Model) -> Table {
             let ended = table.end(&id(job), Some(rank), 1000);
             assert_eq!(ended.is_ok(), model.ranks.remove(&(job, rank)).is_some());
             model.forget();
+        }
+        Step::Prepare { job, generation, rank } => {
+            let prepared = prepare(&mut table, &id(job), generation, &[rank]);
+            assert_eq!(prepared.is_ok(), model.prepare(job, generation, rank), "{prepared:?}");
+        }
+        Step::Commit { job, generation } => {
+            let committed = table.commit(&id(job), generation, 1000);
+            assert_eq!(committed.is_ok(), model.commit(job, generation), "{committed:?}");
         }
         Step::Dies { holder } => drop(model.dead.insert(holder)),
         Step::Passes { seconds } => model.now += seconds,
@@ -323,9 +437,19 @@ proptest! {
                 .map(|((job, rank), account)| (id(*job), *rank, account.generation, account.over.is_some()))
                 .collect();
             prop_assert_eq!(&ranks, &expected, "after {:?}", step);
+            let ready: BTreeMap<String, (u64, BTreeSet<u32>)> = table
+                .jobs()
+                .filter_map(|(id, known)| Some((id.to_owned(), known.prepared.as_ref()?)))
+                .map(|(id, ready)| (id, (ready.placement.generation, ready.ranks.keys().copied().collect())))
+                .collect();
+            let expected = model.prepared.iter().map(|(job, ready)| (id(*job), ready.clone())).collect();
+            prop_assert_eq!(ready, expected, "after {:?}", step);
             let after = table.offers(&limits());
             prop_assert_eq!(after.len(), model.highest.len());
-            if let Step::Join { job, .. } | Step::Lease { job, .. } | Step::Renew { job, .. } | Step::End { job, .. } = step {
+            if matches!(step, Step::Prepare { .. }) {
+                prop_assert_eq!(&after, &before, "what is prepared is not in force");
+            }
+            if let Step::Commit { job, .. } | Step::Join { job, .. } | Step::Lease { job, .. } | Step::Renew { job, .. } | Step::End { job, .. } = step {
                 let others = |offers: &[Offer]| -> Vec<Offer> {
                     offers.iter().filter(|offer| offer.source != job_source(&id(*job))).cloned().collect()
                 };

@@ -1,5 +1,6 @@
 //! The recorded state of a real daemon from the files `recorded/TOPIC.json`.
 
+use srv6d_api::jobs::JobCounts;
 use srv6d_api::state::{EmulatedStatus, SourceView, State};
 use srv6d_api::{Response, decode};
 
@@ -24,6 +25,7 @@ pub fn state(sources: Vec<SourceView>) -> State {
         sources,
         glb: Some(*recorded!("glb", Glb)),
         probes: Some(*recorded!("probes", Probes)),
+        jobs: vec![JobCounts { id: "llm".to_owned(), ranks: 2, in_force: 13, waiting: 1, refused: 0, is_stale: true }],
     }
 }
 
