@@ -57,6 +57,11 @@ fn names_labels_and_values() {
         "srv6d_probe_rtt_seconds{path=\"host01-v6-spine00\",quantile=\"0.5\"} 0.000184",
         "srv6d_path_dead{path=\"host01-v6-spine01\"} 1",
         "srv6d_path_left_out{path=\"host01-v6-spine00\"} 0",
+        "srv6d_job_ranks{job_id=\"llm\"} 2",
+        "srv6d_job_paths{job_id=\"llm\",state=\"in_force\"} 13",
+        "srv6d_job_paths{job_id=\"llm\",state=\"waiting\"} 1",
+        "srv6d_job_paths{job_id=\"llm\",state=\"refused\"} 0",
+        "srv6d_job_stale{job_id=\"llm\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use srv6d_api::state::Published;
 
-use super::{emulated, glb, probes, workers};
+use super::{emulated, glb, jobs, probes, workers};
 
 use srv6d_api::state::{Health, SourceView, State};
 
@@ -45,6 +45,7 @@ impl prometheus_client::collector::Collector for Collector {
         if let Some(view) = &self.0.probes {
             probes::probes(view, encoder)?;
         }
+        jobs::jobs(&self.0.jobs, encoder)?;
         self.tables(encoder)?;
         self.daemon(encoder)
     }

@@ -3,6 +3,7 @@
 mod emulated;
 mod exposition;
 mod glb;
+mod jobs;
 mod probes;
 mod workers;
 
