@@ -156,6 +156,22 @@ pub(super) enum LabCommand {
         #[command(flatten)]
         chosen: Chosen,
     },
+    /// Measure what a job gains: the same all-reduce, with paths chosen in several ways, over links that have a rate
+    #[command(after_help = "Examples:\n  \
+        srv6d lab job\n  \
+        srv6d lab job --rounds 1 --svg job.svg\n\n\
+        It takes some minutes. On a machine that is too busy, a result is marked as invalid.")]
+    Job {
+        /// Number of all-reduces with each way; a step of them is measured
+        #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+        rounds: u16,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Write a picture
+        #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        svg: Option<PathBuf>,
+    },
     /// Measure what changing a path costs under traffic: srv6d, and the kernel's routes
     Moves {
         /// Number of times that the path changes, for each way of changing it

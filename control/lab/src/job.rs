@@ -25,19 +25,19 @@ use super::topology::{Forwarder, Node, NodePort, Role, Steer, SteerPath, Topolog
 use super::{controller, impair, node_config};
 
 /// Rate of every link between leaf and spine: slow enough for two cores, with all nodes on them.
-const RATE: &str = "5Mbit";
+pub(super) const RATE: &str = "5Mbit";
 const RATE_BITS: u64 = 5_000_000;
 /// Bytes of the queue of such a link, which is the default of `emulate`.
 const QUEUE: u64 = 256_000;
 /// Bytes that a rank sends in a step.
-const CHUNK: usize = 64 * 1024;
+pub(super) const CHUNK: usize = 64 * 1024;
 /// TCP port of the ranks.
 const PORT: u16 = 5201;
 /// Last 16 bits of the address of a host's first rank.
 const FIRST_ADDRESS: u16 = 0x100;
 /// Demand of data, and of the acknowledgements that go back, for the placement.
-const DATA: u64 = 20;
-const ACKNOWLEDGEMENTS: u64 = 1;
+pub(super) const DATA: u64 = 20;
+pub(super) const ACKNOWLEDGEMENTS: u64 = 1;
 /// More ranks are not started: every packet costs CPU time of all nodes on its way.
 const MOST_RANKS: usize = 16;
 
@@ -57,20 +57,22 @@ pub enum Run {
 
 /// One rank of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rank {
-    host: String,
-    address: Ipv6Addr,
+pub(super) struct Rank {
+    /// Name of its node.
+    pub host: String,
+    /// Its own address.
+    pub address: Ipv6Addr,
 }
 
 /// The job on a fabric.
 #[derive(Debug)]
 pub struct Job {
-    ranks: Vec<Rank>,
+    pub(super) ranks: Vec<Rank>,
     /// Carrier of each flow over the spine that the placement has chosen: of every rank to the next one, and then of every
     /// rank to the one before.
     placed: Vec<Ipv6Addr>,
     /// Carriers to the same hosts that name no spine.
-    hashed: Vec<Ipv6Addr>,
+    pub(super) hashed: Vec<Ipv6Addr>,
 }
 
 impl Job {
@@ -151,11 +153,7 @@ impl Job {
         interrupt: &Interrupt,
         screen: &mut Screen,
     ) -> Result<Run, LabError> {
-        for host in lab.topology.tier(Role::Host) {
-            let steers = node_config::steer_tables(&self.steers(&host.name, carriers));
-            let text = node_config::srv6d_toml(&lab.topology, host, &lab.run.socket(&host.name));
-            lab.reload_with(&host.name, &format!("{text}\n{steers}"))?;
-        }
+        self.steer(lab, carriers)?;
         screen.print(&format!("  {name} "));
         let before = Lateness::of(lab);
         let seconds = self.all_reduce(lab, interrupt, screen)?;
@@ -168,25 +166,28 @@ impl Job {
         Ok(run)
     }
 
-    /// Starts all ranks. Returns how long the job took, in seconds.
-    fn all_reduce(&self, lab: &Lab, interrupt: &Interrupt, screen: &mut Screen) -> Result<f64, LabError> {
-        let count = self.ranks();
-        let mut tools = Vec::new();
-        for (number, (rank, next)) in self.ranks.iter().zip(self.ranks.iter().cycle().skip(1)).enumerate() {
-            let [own, next] = [rank, next].map(|rank| SocketAddr::new(rank.address.into(), PORT).to_string());
-            let [number, count, chunk] = [number, count, CHUNK].map(|number| number.to_string());
-            tools.push(Tool::start(lab, &rank.host, &["ring", &own, &next, &number, &count, &chunk])?);
+    /// Lets every host steer its flows over these carriers.
+    ///
+    /// # Errors
+    /// A srv6d does not take them.
+    pub(super) fn steer(&self, lab: &Lab, carriers: &[Ipv6Addr]) -> Result<(), LabError> {
+        for host in lab.topology.tier(Role::Host) {
+            let steers = node_config::steer_tables(&self.steers(&host.name, carriers));
+            let text = node_config::srv6d_toml(&lab.topology, host, &lab.run.socket(&host.name));
+            lab.reload_with(&host.name, &format!("{text}\n{steers}"))?;
         }
-        let (first, others) = tools.split_first_mut().ok_or(LabError::Interrupted)?;
-        for _ in 0..self.steps() {
-            let StepDone { .. } = first.next_line()?;
+        Ok(())
+    }
+
+    /// Runs all ranks once. Returns how long that took, in seconds.
+    fn all_reduce(&self, lab: &Lab, interrupt: &Interrupt, screen: &mut Screen) -> Result<f64, LabError> {
+        let mut ring = Ring::start(lab, &self.ranks, 1)?;
+        for _ in 0..ring.steps() {
+            ring.step()?;
             screen.print(".");
             interrupt.check()?;
         }
-        for tool in others {
-            let RingReport { .. } = tool.finish(interrupt)?;
-        }
-        first.finish(interrupt).map(|RingReport { seconds }| seconds)
+        ring.finish(interrupt)
     }
 
     /// Returns the steered prefixes of a host: from each of its ranks to the next one, and to the one before.
@@ -199,6 +200,55 @@ impl Job {
             paths: vec![SteerPath { name: format!("job-{number}"), segments: vec![*carrier], weight: 1 }],
         })
         .collect()
+    }
+}
+
+/// Ranks that run, each in its node.
+pub(super) struct Ring {
+    tools: Vec<Tool>,
+    steps: usize,
+}
+
+impl Ring {
+    /// Starts ranks. Each sends to the next one, and the last one to the first; `rounds` all-reduces follow each other.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn start(lab: &Lab, ranks: &[Rank], rounds: usize) -> Result<Self, LabError> {
+        let mut tools = Vec::new();
+        for (number, (rank, next)) in ranks.iter().zip(ranks.iter().cycle().skip(1)).enumerate() {
+            let [own, next] = [rank, next].map(|rank| SocketAddr::new(rank.address.into(), PORT).to_string());
+            let [number, count, chunk, rounds] = [number, ranks.len(), CHUNK, rounds].map(|number| number.to_string());
+            let words = ["ring", &own, &next, &number, &count, &chunk, "--rounds", &rounds];
+            tools.push(Tool::start(lab, &rank.host, &words)?);
+        }
+        Ok(Self { tools, steps: rounds * 2 * ranks.len().saturating_sub(1) })
+    }
+
+    /// Number of steps of all rounds.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Waits until the first rank has done its next step.
+    ///
+    /// # Errors
+    /// It has ended, or says something else.
+    pub fn step(&mut self) -> Result<StepDone, LabError> {
+        self.tools.first_mut().ok_or(LabError::Interrupted)?.next_line()
+    }
+
+    /// Waits until all ranks have ended. Returns how long they took, in seconds.
+    ///
+    /// # Errors
+    /// A rank fails, or the user pressed Ctrl-C.
+    pub fn finish(mut self, interrupt: &Interrupt) -> Result<f64, LabError> {
+        let mut longest = 0.0_f64;
+        for tool in &mut self.tools {
+            let RingReport { seconds } = tool.finish(interrupt)?;
+            longest = longest.max(seconds);
+        }
+        Ok(longest)
     }
 }
 
@@ -227,7 +277,7 @@ pub fn limit() -> Duration {
 }
 
 /// Returns the flows of a ring, as numbers of ranks: from each to the next one, and then from each to the one before.
-fn flows(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn flows(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let next = move |rank| (rank + 1) % ranks;
     let data = (0..ranks).map(move |rank| (rank, next(rank)));
     data.chain((0..ranks).map(move |rank| (next(rank), rank)))

@@ -22,6 +22,7 @@ mod experiment;
 mod explain;
 mod fabric;
 mod frr;
+mod gain;
 mod generated;
 mod graph;
 mod impair;
@@ -154,6 +155,11 @@ fn dispatch(command: LabCommand) -> Result<ExitCode, LabError> {
                 Routing::Static => demo::run(topology, &text, &mut screen)?,
                 Routing::Bgp => bgp_demo::run(topology, &text, &mut screen)?,
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Job { rounds, json, svg } => {
+            need_root("lab job")?;
+            gain::run(rounds.into(), json, svg.as_deref(), &mut screen)?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Moves { times, json } => {

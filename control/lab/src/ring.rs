@@ -38,6 +38,9 @@ pub struct Rank {
     /// Bytes of a chunk, rounded down to whole numbers of 8 bytes.
     #[arg(value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     bytes: u32,
+    /// How many times the vectors are summed, one all-reduce after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
 }
 
 /// Report of rank 0 that a step is over.
@@ -45,6 +48,8 @@ pub struct Rank {
 pub struct StepDone {
     /// Number of the step, from 1.
     pub step: usize,
+    /// Microseconds that it took.
+    pub micros: u64,
 }
 
 /// Report of a rank whose sums are right.
@@ -54,12 +59,12 @@ pub struct RingReport {
     pub seconds: f64,
 }
 
-/// Takes part in one all-reduce, and checks every sum.
+/// Takes part in all-reduces, and checks every sum.
 ///
 /// # Errors
 /// A neighbour keeps silent or ends, or a sum is wrong.
 pub fn run(arguments: &Rank) -> io::Result<()> {
-    let Rank { own, next, number, ranks, bytes } = *arguments;
+    let Rank { own, next, number, ranks, bytes, rounds } = *arguments;
     let (ranks, words) = (usize::from(ranks), usize::try_from(bytes).unwrap_or(usize::MAX) / WORD);
     let listener = TcpListener::bind(own)?;
     let mut to_next = connect(own, next)?;
@@ -72,18 +77,24 @@ pub fn run(arguments: &Rank) -> io::Result<()> {
         exchange(&[0])?;
     }
     let begin = Instant::now();
-    let mut vector = Vector::new(number, ranks, words);
-    for step in 0..vector.steps() {
-        let received = exchange(vector.to_send(step))?;
-        vector.take(step, &received);
-        if number == 0 {
-            report(&StepDone { step: step + 1 })?;
+    let mut last = begin;
+    for round in 0..usize::from(rounds) {
+        let mut vector = Vector::new(number, ranks, words);
+        for step in 0..vector.steps() {
+            let received = exchange(vector.to_send(step))?;
+            vector.take(step, &received);
+            if number == 0 {
+                let (now, done) = (Instant::now(), round * vector.steps() + step + 1);
+                let micros = u64::try_from((now - last).as_micros()).unwrap_or(u64::MAX);
+                report(&StepDone { step: done, micros })?;
+                last = now;
+            }
+        }
+        if !vector.is_summed() {
+            return Err(io::Error::other("a sum of the all-reduce is wrong"));
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    if !vector.is_summed() {
-        return Err(io::Error::other("a sum of the all-reduce is wrong"));
-    }
     report(&RingReport { seconds })
 }
 
@@ -212,6 +223,7 @@ mod tests {
             number,
             ranks: 3,
             bytes: 100_000,
+            rounds: 2,
         });
         let threads: Vec<_> = ranks.map(|rank| thread::spawn(move || run(&rank))).collect();
         for thread in threads {

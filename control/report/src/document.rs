@@ -242,22 +242,25 @@ impl Document {
         }
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{}</title>\n<style>{STYLE}</style>\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{}</title>\n<style>{PALETTE}\n{STYLE}</style>\n\
              <body>\n{body}</body>\n</html>\n",
             escaped(&self.title)
         )
     }
 }
 
-/// Style sheet of the page. Pictures and wide tables are never shrunk so far that they become unreadable; in a narrow
-/// window they scroll separately. The colours can be distinguished by colour-blind people (after Okabe and Ito).
-const STYLE: &str = "\
+/// Colours of pages and pictures, for light and dark backgrounds.
+const PALETTE: &str = "\
     :root{color-scheme:light dark;--ink:#1b1f24;--faint:#57606a;--rule:#d0d7de;--ground:#fff;\
     --c0:#0072b2;--c1:#c46a00;--c2:#007a5a;--c3:#cf3f00;--c4:#2a9fd6;--c5:#b8578f;--c6:#767676;--c7:#8f7a00;--c8:#1b1f24;\
     --c9:#8c564b}\n\
     @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--faint:#9ba6b2;--rule:#3a424c;--ground:#0d1117;\
     --c0:#4aa3df;--c1:#e69f00;--c2:#2ec49b;--c3:#ff8a5c;--c4:#8fd0ff;--c5:#e7a3c8;--c6:#a8a8a8;--c7:#f0e442;--c8:#f0f3f6;\
-    --c9:#c49a8f}}\n\
+    --c9:#c49a8f}}";
+
+/// Style sheet of the page. Pictures and wide tables are never shrunk so far that they become unreadable; in a narrow
+/// window they scroll separately. The colours can be distinguished by colour-blind people (after Okabe and Ito).
+const STYLE: &str = "\
     body{font:16px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);\
     background:var(--ground)}table{border-collapse:collapse;font-size:.9rem}\
     th,td{padding:.25rem .6rem;border-bottom:1px solid var(--rule);text-align:right}\
@@ -267,6 +270,17 @@ const STYLE: &str = "\
     svg{display:block;width:100%;min-width:44rem;height:auto;fill:currentColor;font-family:system-ui,sans-serif}\
     svg .rule{stroke:var(--rule)}svg .hollow{fill:var(--ground)}svg .edge{stroke:var(--ground)}h2{margin-top:2.5rem}\
     @media(max-width:40rem){th,td{white-space:nowrap}dl{display:block}dd{margin-bottom:.4rem}}";
+
+impl Chart {
+    /// Returns the chart as a picture of its own.
+    pub fn svg(&self) -> String {
+        let style = format!(
+            "<style>{PALETTE}\nsvg{{fill:currentColor;color:var(--ink);background:var(--ground);\
+             font-family:system-ui,sans-serif}}.rule{{stroke:var(--rule)}}.hollow{{fill:var(--ground)}}</style>\n<title>"
+        );
+        svg::bars(self).replacen("<title>", &style, 1) + "\n"
+    }
+}
 
 impl Table {
     /// Formats the table for a terminal, with aligned columns.

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use srv6d_lab::Topology;
 
-use crate::support::lab::{Lab, SRV6D, WINDOW, eventually, socket_address, text};
+use crate::support::lab::{Lab, SRV6D, WINDOW, eventually, socket_address, srv6d, text};
 
 const FABRIC: &str = include_str!("../../lab/src/fabric.toml");
 const HOSTS: [&str; 3] = ["host00", "host01", "host02"];
@@ -260,4 +260,25 @@ fn port(node: &str, to: &str) -> String {
     let topology = Topology::parse(FABRIC, "fabric").unwrap();
     let ports = topology.ports(node);
     ports.iter().find(|port| port.peer.node == to).unwrap().own.port.clone()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_same_all_reduce_runs_with_paths_chosen_in_every_way() {
+    let picture = std::env::temp_dir().join(format!("srv6d-job-{}.svg", std::process::id()));
+    let words = ["lab", "job", "--rounds", "1", "--json", "--svg", picture.to_str().unwrap()];
+    let output = srv6d(&words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let ways: Vec<&str> = rows.iter().map(|row| row["way"].as_str().unwrap()).collect();
+    let expected = ["ECMP", "shortest path", "/load, pair by pair", "srv6d job", "srv6d job, a link lost"];
+    assert_eq!(ways, [expected.as_slice(), &["two jobs, ECMP", "two jobs, srv6d job"]].concat());
+    for row in &rows {
+        let steps = if row["way"].as_str().unwrap().starts_with("two") { 32 } else { 16 };
+        assert_eq!(row["steps"], steps, "{row}");
+    }
+    assert!(rows[4]["moved"].as_u64() > Some(0), "{}", rows[4]);
+    let drawn = fs::read_to_string(&picture).unwrap();
+    fs::remove_file(&picture).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.contains("two jobs, ECMP") && drawn.contains("--c0:"), "{drawn}");
 }
