@@ -14,6 +14,9 @@
 //!   queue.
 //! * It has no addresses of its own and sends no router solicitations: it is a wire, not a network.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkMessage};
@@ -33,6 +36,9 @@ const ENDING: Duration = Duration::from_secs(2);
 /// Time that the guard of a killed process then needs to remove rules, routes and veth. The next srv6d waits for that,
 /// because the guard could otherwise remove the new rules and routes. Without a guard the old ones stay that long.
 const GUARDS_TURN: Duration = Duration::from_millis(500);
+/// Number of further attempts to write a setting that is not there yet, and pause in front of each.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The pair of interfaces, which exists while the process lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,10 +241,24 @@ fn quiet(end: &str) -> Result<(), KernelError> {
     write_sysctl(&format!("ipv6/conf/{end}/router_solicitations"), "0")
 }
 
+/// Writes a kernel setting. While the kernel removes the settings of an earlier interface of the same name, those of the new one
+/// may not be found for a moment.
 fn write_sysctl(key: &str, value: &str) -> Result<(), KernelError> {
     let path = format!("/proc/sys/net/{key}");
-    match std::fs::write(&path, value) {
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(()), // this kernel has no IPv6
-        result => result.map_err(system(format!("write {value} to {path}"))),
+    // Without `create`: the kernel would answer that with "permission denied" when there is no such file.
+    let write = || OpenOptions::new().write(true).open(&path)?.write_all(value.as_bytes());
+    let is_missing =
+        |result: &std::io::Result<()>| matches!(result, Err(why) if why.kind() == std::io::ErrorKind::NotFound);
+    if !Path::new("/proc/sys/net/ipv6").exists() && key.starts_with("ipv6/") {
+        return Ok(()); // this kernel has no IPv6
     }
+    let mut result = write();
+    for _ in 0..ATTEMPTS {
+        if !is_missing(&result) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        result = write();
+    }
+    result.map_err(system(format!("write {value} to {path}")))
 }
