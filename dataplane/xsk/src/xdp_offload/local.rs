@@ -257,6 +257,40 @@ mod tests {
         assert_eq!(counted, bytes.map(|bytes| PacketCount { packets: 2, bytes }));
     }
 
+    /// Returns the frame to another address, from its top.
+    fn to(frame: Vec<u8>, address: [u64; 2]) -> Vec<u8> {
+        let mut frame = frame;
+        frame[38..54].copy_from_slice(address.map(u64::to_be_bytes).as_flattened());
+        frame
+    }
+
+    /// Returns the entry of the cache that an address has (`bpf/destination_cache.h`).
+    fn entry([high, low]: [u64; 2]) -> u64 {
+        (high ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn the_cache_keeps_destinations_families_and_publications_apart() {
+        const STEERED: [u64; 2] = [0x2001_0db8 << 32, 0];
+        let (mut offload, lo) = on_loopback();
+        publish(&mut offload, &steering());
+        let other = (0..u64::MAX).map(|low| [0x3fff << 48, low]).find(|other| entry(*other) == entry(STEERED)).unwrap();
+        // The address of the IPv4 frame, in the place that it has in the cache.
+        let like_v4 = [0x0a00_0002 << 32, 0];
+        for _ in 0..3 {
+            assert_eq!(run(&offload, &to(v6(UDP), STEERED), lo).0, REDIRECT);
+            assert_eq!(run(&offload, &to(v6(UDP), other), lo), (PASS, to(v6(UDP), other)));
+            assert_eq!(run(&offload, &v4(), lo).0, REDIRECT);
+            assert_eq!(run(&offload, &to(v6(UDP), like_v4), lo), (PASS, to(v6(UDP), like_v4)));
+        }
+        let nothing = Forwarding { tables: BTreeMap::new(), ..steering() };
+        for (forwarding, verdict) in [(nothing, PASS), (steering(), REDIRECT)] {
+            publish(&mut offload, &forwarding);
+            assert_eq!([run(&offload, &v6(UDP), lo).0, run(&offload, &v4(), lo).0], [verdict; 2]);
+        }
+    }
+
     #[test]
     #[ignore = "needs root"]
     fn an_srh_stands_behind_the_outer_header_and_names_what_is_inside() {
