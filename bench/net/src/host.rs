@@ -187,6 +187,8 @@ pub struct Plan<'p> {
     pub rounds: u16,
     /// Length of each stream in seconds.
     pub seconds: u16,
+    /// Measures only the CPU time of single packets, which takes a minute.
+    pub cpu_only: bool,
     /// Set by a signal: the run then ends after the current round and reports what it has.
     pub interrupted: &'p AtomicBool,
 }
@@ -207,18 +209,22 @@ pub fn measure(
 ) -> Results {
     let cut_off = Some(crate::results::UNDER_WAY.to_owned());
     let mut results = Results { stamp, cut_off, ..Results::default() };
-    let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
-    results.stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
-    let streams = rows().len() as u64 * 3 * u64::from(plan.rounds);
-    // Starting a server, a client and srv6d takes about a second.
-    let minutes = (streams * (u64::from(plan.seconds) + 1)).div_ceil(60);
-    say(&format!(
-        "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
-    ));
+    if !plan.cpu_only {
+        let version = run(tool("iperf3").arg("--version")).unwrap_or_default();
+        results.stamp.add("generator", version.lines().next().unwrap_or("iperf3").trim().to_owned());
+        let streams = rows().len() as u64 * 3 * u64::from(plan.rounds);
+        // Starting a server, a client and srv6d takes about a second.
+        let minutes = (streams * (u64::from(plan.seconds) + 1)).div_ceil(60);
+        say(&format!(
+            "{streams} streams, about {minutes} min; what arrives through srv6d, the kernel's own encapsulation is 1"
+        ));
+    }
     let mut all = || {
-        [1500, 9000].into_iter().try_for_each(|mtu| measure_costs(plan, mtu, &mut results, say, keep))?;
-        rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep))?;
-        measure_responses(plan, &mut results, say, keep)
+        if !plan.cpu_only {
+            rows().into_iter().try_for_each(|row| measure_row(plan, row, &mut results, say, keep))?;
+            measure_responses(plan, &mut results, say, keep)?;
+        }
+        [1500, 9000].into_iter().try_for_each(|mtu| measure_costs(plan, mtu, &mut results, say, keep))
     };
     let ended = all();
     results.cut_off = ended.err().map(|why| why.0);
@@ -233,7 +239,7 @@ fn measure_costs(
     keep: &dyn Fn(&Results) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let (kernel, srv6d) = (Bed::named("k", mtu)?, Bed::named("s", mtu)?);
-    let costs = kernel.by_kernel(|| srv6d.by_srv6d(plan, "tc", || cost::measure(&kernel, &srv6d, mtu)))?;
+    let costs = kernel.by_kernel(|| srv6d.by_srv6d(plan, "tc", || cost::measure(plan, &kernel, &srv6d, mtu)))?;
     for cost in &costs {
         say(&cost.line().join("  "));
     }

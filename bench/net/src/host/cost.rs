@@ -11,15 +11,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::{Bed, Kind};
+use super::{Bed, Kind, Plan};
 use crate::BenchError;
 use crate::affinity::{available, pin};
 use crate::statistics::Spread;
 
 /// The calling thread, for [`pin`].
 const THIS_THREAD: i32 = 0;
-/// Number of turns of each row.
-const TURNS: usize = 100;
+/// Number of turns of each row, for each round.
+const TURNS: u16 = 30;
 /// Datagrams, or requests, of one turn.
 const PACKETS: u32 = 1000;
 /// Bytes of one call that writes to a stream, and number of these calls in one turn.
@@ -91,21 +91,24 @@ fn rows() -> impl Iterator<Item = (What, Kind)> {
 }
 
 /// Measures all rows on one core. The two beds are ready: the kernel encapsulates in one, srv6d in the other.
-pub(super) fn measure(kernel: &Bed, srv6d: &Bed, mtu: u32) -> Result<Vec<Cost>, BenchError> {
+pub(super) fn measure(plan: &Plan<'_>, kernel: &Bed, srv6d: &Bed, mtu: u32) -> Result<Vec<Cost>, BenchError> {
     let on_one_core = || {
         available().last().map_or(Ok(()), |&core| pin(THIS_THREAD, core))?;
-        measure_here(kernel, srv6d, mtu)
+        measure_here(plan, kernel, srv6d, mtu)
     };
     let ended = std::thread::scope(|scope| scope.spawn(on_one_core).join());
     ended.unwrap_or_else(|_| Err(BenchError("the measuring thread died".to_owned())))
 }
 
-fn measure_here(kernel: &Bed, srv6d: &Bed, mtu: u32) -> Result<Vec<Cost>, BenchError> {
+fn measure_here(plan: &Plan<'_>, kernel: &Bed, srv6d: &Bed, mtu: u32) -> Result<Vec<Cost>, BenchError> {
     let mut costs = Vec::new();
     for ((what, kind), port) in rows().zip(5400..) {
         let mut ends = [Ends::connect(kernel, what, kind, port)?, Ends::connect(srv6d, what, kind, port)?];
         let mut cost = Cost { what, kind, mtu, kernel: Vec::new(), srv6d: Vec::new() };
-        for _ in 0..TURNS {
+        for _ in 0..plan.rounds.saturating_mul(TURNS) {
+            if plan.is_interrupted() {
+                return Err(BenchError("interrupted".to_owned()));
+            }
             let [kernel, srv6d] = &mut ends;
             cost.kernel.push(kernel.turn()?);
             cost.srv6d.push(srv6d.turn()?);

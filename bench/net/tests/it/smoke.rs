@@ -382,6 +382,23 @@ fn a_file_of_another_kind_is_refused_and_the_right_command_named() {
     assert!(rendered.status.success() && page.unwrap().contains("<h1>t</h1>"));
 }
 
+#[test]
+#[ignore = "needs root"]
+fn the_cpu_time_of_a_hosts_packets_is_measured_without_iperf3() {
+    let Some(srv6d) = srv6d() else { return };
+    let out = std::env::temp_dir().join(format!("srv6d-bench-net-cpu-{}", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench-net"));
+    command.args(["host", "--cpu-only", "--rounds", "1", "--out"]).arg(&out).arg("--srv6d").arg(srv6d);
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let markdown = std::fs::read_to_string(out.join("host/report.md")).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    for row in ["a small datagram, IPv6, MTU 1500", "a byte of a TCP stream, IPv6 with an SRH, MTU 9000"] {
+        assert!(markdown.contains(&format!("| {row} | ")), "{markdown}");
+    }
+}
+
 /// Ctrl-C after the first stream: that stream is in the report, and no namespace is left.
 #[test]
 #[ignore = "needs root"]

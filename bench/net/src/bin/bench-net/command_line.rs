@@ -117,6 +117,9 @@ pub enum Word {
     List,
     /// Measures a host's own TCP and UDP through srv6d, compared with the kernel's encapsulation; needs iperf3
     Host {
+        /// Only the CPU time of single packets: about a minute, and the ratios that repeat best
+        #[arg(long)]
+        cpu_only: bool,
         /// Number of rounds in which each row is measured
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
         rounds: u16,

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         None => measure(&arguments.forwarding),
         Some(Word::List) => print(&dut::ALL.map(|dut| format!("{}\n", dut.name)).concat()),
-        Some(Word::Host { rounds, seconds, paths }) => measure_host(paths, *rounds, *seconds),
+        Some(Word::Host { rounds, seconds, cpu_only, paths }) => measure_host(paths, *rounds, *seconds, *cpu_only),
         Some(Word::Neighbors { rounds, probes, routes, paths }) => measure_neighbors(paths, *rounds, *probes, *routes),
         Some(Word::Render { file }) => render(file),
         Some(Word::Report { file }) => report_again(file),
@@ -121,23 +121,23 @@ fn whole(is_empty: bool, cut_off: Option<String>, left_out: &[String]) -> Result
     Err(BenchError(why).into())
 }
 
-fn measure_host(paths: &Paths, rounds: u16, seconds: u16) -> Result<(), Failure> {
+fn measure_host(paths: &Paths, rounds: u16, seconds: u16, cpu_only: bool) -> Result<(), Failure> {
     make_ready()?;
     let srv6d = paths.srv6d()?;
     refuse_others(&srv6d)?;
-    if !netns::has("iperf3") {
+    if !cpu_only && !netns::has("iperf3") {
         return Err(Failure::Usage("iperf3 is not there. Fix: sudo apt-get install iperf3".to_owned()));
     }
     let mut stamp = Stamp::take(&srv6d, &command(), "adaptive polling");
     stamp.add_caution(false);
     let interrupted = interrupted()?;
-    let plan = host::Plan { srv6d: &srv6d, rounds, seconds, interrupted: &interrupted };
+    let plan = host::Plan { srv6d: &srv6d, rounds, seconds, cpu_only, interrupted: &interrupted };
     let out = paths.out.join("host");
     let keep = |results: &host::Results| keep(&out, results);
     let results = host::measure(&plan, stamp, &|line| eprintln!("{line}"), &keep);
     keep(&results)?;
     write_document(&host::document(&results), &out)?;
-    whole(results.streams.is_empty(), results.cut_off, &[])
+    whole(results.streams.is_empty() && results.costs.is_empty(), results.cut_off, &[])
 }
 
 fn measure_neighbors(paths: &Paths, rounds: u16, probes: u16, routes: u32) -> Result<(), Failure> {
