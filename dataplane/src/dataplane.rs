@@ -237,7 +237,8 @@ pub struct Dataplane {
     /// freed.
     zero_copy_first: Option<String>,
     in_front: offload::InFront,
-    /// The reason why the tc program is not used in place of the XDP program. It is not tried again.
+    /// The reason why the tc program is not used in place of the XDP program. It is tried again when a port is
+    /// attached.
     arrivals_refused: Option<String>,
     /// Name of the kernel's end of the own veth.
     kernel_end: String,
@@ -386,6 +387,8 @@ impl Dataplane {
     pub fn publish(&mut self, desired: &Desired) -> Result<Generation, DataplaneError> {
         self.publish_snapshot(Some(Arc::new(desired.clone())))?;
         self.generation += 1;
+        // In front of the rules of ports, which only the XDP program keeps.
+        self.sync_arrivals();
         self.claim()?;
         self.sync_offload();
         Ok(Generation(self.generation))

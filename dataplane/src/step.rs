@@ -46,6 +46,8 @@ pub struct Step<I: Io> {
     held: Held<I::Frame>,
     emulated: EmulatedPorts<I::Frame>,
     burst: Vec<I::Frame>,
+    /// Packets of the own veth that have arrived on one port.
+    arrived: Vec<I::Frame>,
     look_ups: LookUps,
     runs: Vec<Run>,
     revision: u64,
@@ -96,6 +98,7 @@ impl<I: Io> Step<I> {
             held: Held::with_room(HELD),
             emulated: EmulatedPorts::default(),
             burst: Vec::with_capacity(BURST),
+            arrived: Vec::with_capacity(BURST),
             look_ups: look_ups(),
             runs: Vec::with_capacity(BURST),
             revision: 0,
@@ -242,7 +245,7 @@ impl<I: Io> Step<I> {
         if !burst.iter_mut().any(is_claimed) {
             return self.forward(io, round, own_veth, burst);
         }
-        let (mut socket, mut of_socket) = (own_veth, Vec::new());
+        let (mut socket, mut of_socket) = (own_veth, std::mem::take(&mut self.arrived));
         for mut frame in burst.drain(..) {
             let origin = take_origin(io, round, &mut frame).unwrap_or(own_veth);
             if origin != socket && !of_socket.is_empty() {
@@ -252,6 +255,7 @@ impl<I: Io> Step<I> {
             of_socket.push(frame);
         }
         self.forward(io, round, socket, &mut of_socket);
+        self.arrived = of_socket;
     }
 
     fn count_received(&self, io: &I, round: &Round<'_>, socket: usize, burst: &mut [I::Frame]) {

@@ -5,6 +5,8 @@
 //! another one sends what else is claimed through srv6d's own veth, with a VLAN tag that names the port. The rest is the
 //! kernel's.
 
+use std::time::Duration;
+
 use srv6d_srv6::desired::{Behavior, LocalSid, Port, PortId, Role};
 use srv6d_xsk::arrivals::tag_of;
 use srv6d_xsk::{Mode, XskError};
@@ -17,19 +19,29 @@ const BY_TC_MODE: &str = "tc";
 /// The reason shown on a port whose packets come in by tc programs.
 pub(super) const BY_TC: &str = "tc programs at its ingress, as what arrives on a host is for the host itself";
 
+/// Time in which packets pass from the driver to the ingress of the port.
+const ON_THEIR_WAY: Duration = Duration::from_millis(10);
+
 impl Dataplane {
     /// Puts the XDP program or the tc program on each port, whichever fits what is in force.
     pub(super) fn sync_arrivals(&mut self) {
         let wanted = self.port_of_a_host().filter(|_| self.arrivals_refused.is_none());
         for name in self.devices.keys().cloned().collect::<Vec<_>>() {
-            let changed = match (wanted.as_ref() == Some(&name), self.comes_by_tc(&name)) {
-                (true, false) => self.take_by_tc(&name),
-                (false, true) => self.take_by_xdp(&name),
-                _ => Ok(()),
-            };
-            if let Err(why) = changed {
-                tracing::info!("{name}: {why}: its packets come in by the XDP program");
-                self.arrivals_refused = Some(why.to_string());
+            match (wanted.as_ref() == Some(&name), self.comes_by_tc(&name)) {
+                (true, false) => {
+                    if let Err(why) = self.take_by_tc(&name) {
+                        tracing::info!("{name}: {why}: its packets come in by the XDP program");
+                        self.arrivals_refused = Some(why.to_string());
+                    }
+                }
+                (false, true) => {
+                    if let Err(why) = self.take_by_xdp(&name) {
+                        let what =
+                            "its packets still come in by tc programs, and none if it checks where they come from";
+                        tracing::warn!("{name}: {why}: {what}");
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -55,8 +67,9 @@ impl Dataplane {
         let (Some((id, port)), None) = (ports.next(), ports.next()) else { return None };
         let is_chosen = desired.auto_offload.contains(&id) && device.asked_mode == Mode::Auto;
         let is_copied = device.memory == PacketMemory::Copy;
-        let has_own_veth = self.devices.values().any(|device| device.claim_all);
-        (is_chosen && is_copied && has_own_veth && is_open(port)).then(|| name.clone())
+        let own_veth = desired.host.and_then(|host| desired.ports.get(usize::from(host.port.0)))?;
+        let fits = port.mtu <= own_veth.mtu && self.devices.contains_key(device_name(own_veth));
+        (is_chosen && is_copied && fits && is_open(port)).then(|| name.clone())
     }
 
     fn take_by_tc(&mut self, name: &str) -> Result<(), XskError> {
@@ -80,6 +93,8 @@ impl Dataplane {
     fn take_by_xdp(&mut self, name: &str) -> Result<(), XskError> {
         let Some(device) = self.devices.get_mut(name) else { return Ok(()) };
         device.program.resume()?;
+        // Packets that have passed the place of the XDP program before it was there still need the other ones.
+        std::thread::sleep(ON_THEIR_WAY);
         device.arrivals = None;
         device.port.mode = device.program.chosen().0.to_string();
         Ok(())

@@ -131,6 +131,7 @@ impl Dataplane {
             arrivals: None,
         };
         self.devices.insert(device.to_owned(), attached);
+        self.arrivals_refused = None;
         self.publish_snapshot(None)?;
         self.claim()?;
         self.sync_offload();

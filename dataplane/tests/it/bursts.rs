@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use srv6d_dataplane::io::Io;
 use srv6d_dataplane::memory::{Memory, MemoryFrame};
-use srv6d_dataplane::{BURST, Snapshot, Step, Wiring, WorkerCounters};
+use srv6d_dataplane::{BURST, DeviceCounters, Snapshot, Step, Wiring, WorkerCounters};
 use srv6d_srv6::desired::{Hop, Mac, Port, PortId, Route, RouteAction, TableId};
 use srv6d_srv6::{Frames, Slots, Tables, Tally};
 use srv6d_wire::{Extent, Packet};
@@ -83,6 +83,44 @@ fn snapshot() -> (Snapshot, usize) {
 
 fn frames(destination: &str) -> impl Iterator<Item = Vec<u8>> {
     (0..BURST).map(move |number| in_frame(&v6(&format!("2000::{number:x}"), destination, 17, 64, &[7; 64])))
+}
+
+/// Returns a frame to `3000::1`, which leaves by port 1, addressed to this port, with at most one tag.
+fn to_port(port: u8, tag: Option<u8>, number: usize) -> Vec<u8> {
+    let mut frame = in_frame(&v6(&format!("2000::{number:x}"), "3000::1", 17, 64, &[7; 64]));
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, port, 1]);
+    if let Some(tag) = tag {
+        frame.splice(12..12, [0x81, 0, 0, tag]);
+    }
+    frame
+}
+
+#[test]
+fn what_a_tc_program_has_claimed_on_a_port_is_forwarded_as_received_there() {
+    let (snapshot, _) = snapshot();
+    let wiring = Wiring { own_veth: Some(2), ..snapshot.wiring };
+    let snapshot = Snapshot { wiring, ..snapshot };
+    let counters = Arc::new(WorkerCounters::default());
+    let mut step = Step::new(0, Arc::clone(&counters), |_, _| {});
+    // Applications send the first and the fifth one, port 0 has received those between them, and nobody has a port 8.
+    let received = [(2, None), (0, Some(1)), (0, Some(1)), (0, Some(1)), (2, None), (0, Some(9))];
+    let frames = received.iter().enumerate().map(|(number, &(port, tag))| to_port(port, tag, number));
+    let mut io = Memory::new(3);
+    io.port(2).unwrap().rx.extend(frames.map(|frame| MemoryFrame::new(&frame)));
+    assert_eq!(step.round(&mut io, &snapshot, 1), received.len());
+    let sent: Vec<(usize, Vec<u8>)> = io.take_sent().into_iter().map(|(to, frame)| (to, frame.bytes())).collect();
+    assert_eq!(sent.len(), 5);
+    for (number, (socket, frame)) in sent.iter().enumerate() {
+        let last_of_source = u8::try_from(number).unwrap();
+        assert_eq!((*socket, &frame[12..14], frame[37]), (1, [0x86, 0xdd].as_slice(), last_of_source), "in order");
+    }
+    // Counted where they arrived: three at port 0, two and the one without a port at the veth.
+    let received_by = |socket| {
+        let mut device = DeviceCounters::default();
+        counters.add_socket_to(socket, &mut device);
+        device.rx_packets
+    };
+    assert_eq!([0, 1, 2].map(received_by), [3, 0, 3]);
 }
 
 #[test]

@@ -8,7 +8,7 @@
  *                  +-----------------------------+--> the kernel, as merged by GRO
  *
  * The claims are those of the XDP program, and so are the counters. The port guards no SIDs and checks no sources: such
- * ports keep the XDP program.
+ * ports have the XDP program, or nothing comes in.
  */
 
 #define TC_PASS (-1) /* TCX_NEXT: to the next program, and to the kernel if there is none */
@@ -61,7 +61,12 @@ int srv6d_arrived(struct __sk_buff *skb)
 	const struct port *port;
 
 	port = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!port || skb->vlan_present || skb->pkt_type != FOR_THIS_HOST)
+	if (!port)
+		return TC_PASS;
+	/* Only the XDP program guards SIDs and checks sources, and it could not be put back. */
+	if (port->rules)
+		return TC_DROP;
+	if (!take_priority_tags(skb) || skb->pkt_type != FOR_THIS_HOST)
 		return TC_PASS;
 	/* A shorter frame is in one piece, or has no headers that could be claimed. */
 	if (skb->data + READ_LEN > skb->data_end && skb->len >= READ_LEN && bpf_skb_pull_data(skb, READ_LEN))

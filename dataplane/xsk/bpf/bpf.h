@@ -31,6 +31,25 @@ static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *route, int
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 	(void *)BPF_FUNC_xdp_get_buff_len;
 
+static long (*const bpf_skb_vlan_pop)(struct __sk_buff *skb) = (void *)BPF_FUNC_skb_vlan_pop;
+
+/* Number of tags with VID 0 that may stand in front: see eth.rs. */
+#define PRIORITY_TAGS 2
+
+/* Removes tags that only carry a priority. A tc program sees tags beside the packet, one at a time. Returns whether the packet
+ * has no tag then. */
+static ALWAYS_INLINE int take_priority_tags(struct __sk_buff *skb)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < PRIORITY_TAGS; i++) {
+		if (!skb->vlan_present || skb->vlan_tci & 0xfff || bpf_skb_vlan_pop(skb))
+			break;
+	}
+	return !skb->vlan_present;
+}
+
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define htons(x) __builtin_bswap16(x)
 #define be32_to_cpu(x) __builtin_bswap32(x)

@@ -28,8 +28,6 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88a8
 #define VLAN_VID_MASK 0x0fff
-/* Number of tags with VID 0 that may stand in front: see eth.rs. */
-#define PRIORITY_TAGS 2
 
 #define AF_INET 2
 #define AF_INET6 10
@@ -487,8 +485,7 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 
 	if (l3 > end)
 		return KERNEL;
-	/* Only the kernel sends to a port that claims all, also what other ports have received (arrivals.h). */
-	in.may_claim = has_worker && (port->claim_all || for_this_port(port, eth));
+	in.may_claim = has_worker && for_this_port(port, eth);
 
 	type = eth->type;
 #pragma unroll
@@ -523,6 +520,9 @@ static ALWAYS_INLINE enum verdict claim_frame(struct xdp_md *ctx, const struct p
 		if (rules) {
 			in.vid = vid;
 			in.rules = *rules;
+			/* On the own veth a tag names the port that has received the frame (arrivals.h). */
+			if (port->claim_all && !is_behind_vlan)
+				in.may_claim = has_worker;
 		} else {
 			/* A VLAN of the kernel's has sources of its own. */
 			in.rules &= GUARDS_SIDS;

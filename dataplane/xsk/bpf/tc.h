@@ -317,9 +317,9 @@ SEC("classifier")
 int srv6d_received(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, zero = 0, *current_set, *number, set;
-	const struct eth *eth = (const void *)(long)skb->data;
-	const void *end = (const void *)(long)skb->data_end;
 	struct inside inside = {};
+	const struct eth *eth;
+	const void *end;
 	const struct prefix *row;
 	const struct node *of_all;
 	const struct port *port;
@@ -329,8 +329,10 @@ int srv6d_received(struct __sk_buff *skb)
 
 	number = bpf_map_lookup_elem(&port_of, &ifindex);
 	current_set = bpf_map_lookup_elem(&current, &zero);
-	if (!number || !current_set || skb->vlan_present || skb->pkt_type != FOR_THIS_HOST)
+	if (!number || !current_set || !take_priority_tags(skb) || skb->pkt_type != FOR_THIS_HOST)
 		return TC_PASS;
+	eth = (const void *)(long)skb->data;
+	end = (const void *)(long)skb->data_end;
 	set = *current_set & 1;
 	port = ROW(ports, set, *number);
 	of_all = ROW(node, set, 0);

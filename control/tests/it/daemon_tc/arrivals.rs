@@ -158,10 +158,11 @@ fn a_tag_on_the_wire_names_no_port() {
     let received = || ["eth2", "srv6d0-x"].map(|port| rig.port_counter(port, "rx_packets"));
     let before = received();
     let mut wire = Wire::open(&rig, "b", &[]);
+    // A tag with VID 0 only carries a priority.
     for vid in [Some(1), Some(2), Some(3), Some(0xe000), None] {
         wire.send(&ethernet(to, from, vid, 0x86dd, &packet));
     }
-    wait_for("the frame without a tag", || (received() != before).then_some(()));
-    assert_eq!(received(), [before[0] + 1, before[1]]);
+    wait_for("frames without a VLAN", || (received()[0] >= before[0] + 2).then_some(()));
+    assert_eq!(received(), [before[0] + 2, before[1]]);
     rig.check_balance();
 }
