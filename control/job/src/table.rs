@@ -80,7 +80,7 @@ pub struct Table {
 }
 
 /// What a daemon knows of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Known {
     /// User who joined first.
     pub owner: u32,
@@ -142,6 +142,39 @@ pub struct Swept {
     pub gone: Vec<(String, u32)>,
 }
 
+/// What ranks are checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// They join.
+    Join,
+    /// They hold a newer generation ready.
+    Prepare,
+}
+
+/// What jobs take of the bounds of a table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    ranks: usize,
+    paths: usize,
+    links: usize,
+}
+
+impl Room {
+    fn with(self, other: Self) -> Self {
+        Self { ranks: self.ranks + other.ranks, paths: self.paths + other.paths, links: self.links + other.links }
+    }
+
+    /// Returns which bound is exceeded.
+    fn excess(self) -> Option<String> {
+        match self {
+            Self { ranks, .. } if ranks > MOST_RANKS => Some(format!("more than {MOST_RANKS} ranks")),
+            Self { paths, .. } if paths > MOST_PATHS => Some(format!("more than {MOST_PATHS} paths of all jobs")),
+            Self { links, .. } if links > MOST_LINKS => Some(format!("more than {MOST_LINKS} links of all jobs")),
+            _ => None,
+        }
+    }
+}
+
 /// Prefixes that jobs of other users have.
 struct Foreign<'t> {
     /// The prefixes, with the ids of the jobs.
@@ -171,6 +204,28 @@ impl Known {
     /// Returns the placement of the newest generation.
     pub fn newest(&self) -> Option<&Placement> {
         self.placements.values().next_back()
+    }
+
+    /// Returns what the job takes of the bounds of the table.
+    fn room(&self) -> Room {
+        let prepared = self.prepared.as_ref();
+        let ready = |rank: &u32| prepared.and_then(|prepared| prepared.ranks.get(rank)).map_or(0, Vec::len);
+        let placements = self.placements.values().chain(prepared.map(|prepared| &prepared.placement));
+        Room {
+            ranks: self.members.len(),
+            paths: self.members.iter().map(|(rank, member)| member.paths.len().max(ready(rank))).sum(),
+            links: placements.map(|placement| placement.links.len()).sum(),
+        }
+    }
+
+    /// Returns whether what is held ready could have been prepared: it is of ranks that are here, and of no other placement of its
+    /// generation than they have joined with.
+    fn is_prepared_well(&self) -> bool {
+        let Some(prepared) = &self.prepared else { return true };
+        let same = self.placements.get(&prepared.placement.generation);
+        prepared.is_good()
+            && prepared.ranks.keys().chain(prepared.hosts.keys()).all(|rank| self.members.contains_key(rank))
+            && same.is_none_or(|other| is_same(other, &prepared.placement))
     }
 }
 
@@ -210,7 +265,7 @@ impl Table {
         limits: &Limits,
     ) -> Result<(), Refused> {
         let job = checked.job();
-        self.check(checked, placement, &ranks, user, limits)?;
+        self.check(checked, placement, &ranks, (user, Purpose::Join), limits)?;
         let known = self.jobs.entry(job.id.clone()).or_insert_with(|| Known {
             owner: user,
             generation: job.generation,
@@ -240,7 +295,7 @@ impl Table {
         checked: &CheckedJob,
         placement: &Placement,
         ranks: &[RankPaths],
-        user: u32,
+        (user, purpose): (u32, Purpose),
         limits: &Limits,
     ) -> Result<(), Refused> {
         placement.check(checked)?;
@@ -251,7 +306,7 @@ impl Table {
         self.check_known(job, placement, user)?;
         let foreign = self.foreign(&job.id, user);
         ranks.iter().try_for_each(|rank| foreign.check(&rank.paths))?;
-        self.check_room(&job.id, ranks, placement)
+        self.check_room(job, ranks, placement, purpose)
     }
 
     /// Lets ranks that have joined hold a newer generation ready. It takes the place of another one that was prepared before.
@@ -268,7 +323,7 @@ impl Table {
         limits: &Limits,
     ) -> Result<(), Refused> {
         let job = checked.job();
-        self.check(checked, placement, &ranks, user, limits)?;
+        self.check(checked, placement, &ranks, (user, Purpose::Prepare), limits)?;
         let known = self.jobs.get_mut(&job.id).ok_or_else(|| unknown_job(&job.id))?;
         for RankPaths { rank, .. } in &ranks {
             known.members.get(rank).ok_or_else(|| unknown_rank(&job.id, *rank))?;
@@ -395,6 +450,7 @@ impl Table {
     /// file.
     pub fn checked(mut self) -> (Self, usize) {
         let (jobs, mut bad) = (std::mem::take(&mut self.jobs), 0);
+        let mut room = Room::default();
         for (id, known) in jobs {
             let members = || known.members.values();
             let names = members().map(|member| &member.host);
@@ -404,10 +460,11 @@ impl Table {
                 && members().all(|member| check_sizes(&member.paths).is_ok())
                 && members().flat_map(|member| &member.paths).all(|path| path.prefix == path.prefix.trunc())
                 && known.placements.values().all(|placement| placement.check_itself().is_ok())
-                && known.prepared.as_ref().is_none_or(Prepared::is_good)
-                && known.members.len() <= MOST_RANKS
+                && known.is_prepared_well()
+                && room.with(known.room()).excess().is_none()
                 && self.jobs.len() < MOST_JOBS;
             if is_good {
+                room = room.with(known.room());
                 self.jobs.insert(id, known);
             } else {
                 bad += 1;
@@ -416,37 +473,46 @@ impl Table {
         (self, bad)
     }
 
-    /// Checks that these ranks of a job fit the bounds of the table.
-    fn check_room(&self, id: &str, ranks: &[RankPaths], placement: &Placement) -> Result<(), Refused> {
+    /// Checks that these ranks of a job fit the bounds of the table. A rank counts with the larger of its lists of paths, that in
+    /// force and that held ready, so that what is held ready has its room when it is put in force.
+    fn check_room(
+        &self,
+        job: &Job,
+        ranks: &[RankPaths],
+        placement: &Placement,
+        purpose: Purpose,
+    ) -> Result<(), Refused> {
         let large = |what: String| {
             Err(Refused::new(Code::TooLarge, format!("{what}: end a job that is over, by `srv6d job end`")))
         };
-        if !self.jobs.contains_key(id) && self.jobs.len() >= MOST_JOBS {
+        if !self.jobs.contains_key(&job.id) && self.jobs.len() >= MOST_JOBS {
             return large(format!("{MOST_JOBS} jobs are here already"));
         }
-        let joining: BTreeSet<u32> = ranks.iter().map(|rank| rank.rank).collect();
-        let others = || {
-            let all = self.jobs.iter().flat_map(|(other, known)| {
-                known.members.iter().map(move |(rank, member)| (other.as_str(), rank, member))
-            });
-            all.filter(|(other, rank, _)| *other != id || !joining.contains(rank))
-        };
-        if others().count() + joining.len() > MOST_RANKS {
-            return large(format!("more than {MOST_RANKS} ranks"));
+        let nobody = Known::default();
+        let own = self.jobs.get(&job.id).unwrap_or(&nobody);
+        let mut room = Room::default();
+        for other in self.jobs.iter().filter(|(id, _)| **id != job.id).map(|(_, known)| known) {
+            room = room.with(other.room());
         }
-        let paths = ranks.iter().map(|rank| rank.paths.len()).sum::<usize>();
-        if others().map(|(_, _, member)| member.paths.len()).sum::<usize>() + paths > MOST_PATHS {
-            return large(format!("more than {MOST_PATHS} paths of all jobs"));
+        // What is ready of an older generation is forgotten.
+        let stays = own.prepared.as_ref().filter(|ready| ready.placement.generation >= job.generation);
+        let ready = |rank: u32| stays.and_then(|ready| ready.ranks.get(&rank)).map_or(0, Vec::len);
+        let in_force = |rank: u32| own.members.get(&rank).map_or(0, |member| member.paths.len());
+        let joining: BTreeMap<u32, usize> = ranks.iter().map(|of| (of.rank, of.paths.len())).collect();
+        let all: BTreeSet<u32> = own.members.keys().chain(joining.keys()).copied().collect();
+        room.ranks += all.len();
+        for rank in all {
+            room.paths += match (joining.get(&rank), purpose) {
+                (Some(paths), Purpose::Join) => ready(rank).max(*paths),
+                (Some(paths), Purpose::Prepare) => in_force(rank).max(*paths),
+                (None, _) => ready(rank).max(in_force(rank)),
+            };
         }
-        let prepared = |known: &'_ Known| known.prepared.as_ref().map_or(0, |prepared| prepared.placement.links.len());
-        let kept = self
-            .jobs
-            .values()
-            .map(|known| known.placements.values().map(|other| other.links.len()).sum::<usize>() + prepared(known));
-        if kept.sum::<usize>() + placement.links.len() > MOST_LINKS {
-            return large(format!("more than {MOST_LINKS} links of all jobs"));
+        room.links += own.room().links + placement.links.len();
+        match room.excess() {
+            Some(what) => large(what),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Renews the lease of a rank.
@@ -549,7 +615,6 @@ impl Prepared {
         self.placement.check_itself().is_ok()
             && self.tenant.as_ref().is_none_or(|tenant| check_id("tenant", tenant).is_ok())
             && self.hosts.values().all(|host| check_name("host", host).is_ok())
-            && self.ranks.len() <= MOST_RANKS
             && self.ranks.values().all(|paths| check_sizes(paths).is_ok())
             && self.ranks.values().flatten().all(|path| path.prefix == path.prefix.trunc())
     }
@@ -613,6 +678,11 @@ fn offer(id: &str, known: &Known, limits: &Limits) -> Offer {
         }
     };
     Offer { source: job_source(id), steers: prefixes.into_iter().map(steer).collect(), gone: Vec::new() }
+}
+
+/// Returns whether two placements are one.
+fn is_same(one: &Placement, other: &Placement) -> bool {
+    (&one.digest, &one.number) == (&other.digest, &other.number)
 }
 
 /// Checks that a user may change a job. The superuser may change all.

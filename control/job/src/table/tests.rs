@@ -194,6 +194,61 @@ fn what_is_prepared_offers_nothing_before_it_is_committed() {
     assert_eq!(table.job("a").unwrap().generation, 3);
 }
 
+/// Returns a job of which ranks 0 and 1, on one host, send to `count` addresses of other members.
+fn wide(id: &str, generation: u64, count: usize) -> (CheckedJob, Placement, Vec<RankPath>) {
+    let addresses: Vec<String> = (0..count).map(|number| format!("2001:db8:1::{number:x}")).collect();
+    let member = |(at, addresses): (usize, &[String])| serde_json::json!({"rank": at + 2, "host": format!("w{at}"), "addresses": addresses});
+    let mut members: Vec<serde_json::Value> = addresses.chunks(8).enumerate().map(member).collect();
+    for rank in 0..2 {
+        members.push(serde_json::json!({"rank": rank, "host": "h0", "addresses": [format!("2001:db8::{rank}")]}));
+    }
+    let job = serde_json::json!({"id": id, "generation": generation, "pattern": "ring", "members": members});
+    let job: Job = serde_json::from_value(job).unwrap();
+    let to = |number: usize| u32::try_from(number / 8 + 2).unwrap();
+    let paths = addresses.iter().enumerate();
+    let paths = paths.map(|(number, address)| path(to(number), &format!("{address}/128"), "fcbb:0:1:fe06::")).collect();
+    let placement = placement(&job, &format!("{id}.{generation}"));
+    (CheckedJob::new(job).unwrap(), placement, paths)
+}
+
+#[test]
+fn what_is_prepared_has_its_room_before_it_is_committed() {
+    let all = |paths: &[RankPath]| [0, 1].map(|rank| RankPaths { rank, paths: paths.to_vec() }).to_vec();
+    let half = MOST_PATHS / 2;
+    let mut table = Table::default();
+    for id in ["a", "b"] {
+        let (job, placement, paths) = wide(id, 1, 1);
+        table.join_all(&job, &placement, all(&paths), (Lease::End, 1000), &limits()).unwrap();
+    }
+    // Two paths of job b are in force, so there is room for so many of job a.
+    let (job, placement, paths) = wide("a", 2, half);
+    let refused = table.prepare(&job, &placement, all(&paths), 1000, &limits());
+    assert_eq!(code(refused), Code::TooLarge);
+    let (job, placement, paths) = wide("a", 3, half - 1);
+    table.prepare(&job, &placement, all(&paths), 1000, &limits()).unwrap();
+    let (other, at, more) = wide("b", 2, 2);
+    let refused = table.prepare(&other, &at, all(&more), 1000, &limits());
+    assert_eq!(code(refused), Code::TooLarge, "job a has the room");
+    let refused = table.join_all(&other, &at, all(&more), (Lease::End, 1000), &limits());
+    assert_eq!(code(refused), Code::TooLarge);
+    assert_eq!(table.clone().checked().1, 0);
+    table.commit("a", 3, 1000).unwrap();
+    // The same paths may be prepared again: a rank counts once.
+    let (job, placement, paths) = wide("a", 4, half - 1);
+    table.prepare(&job, &placement, all(&paths), 1000, &limits()).unwrap();
+    assert_eq!(table.clone().checked().1, 0);
+    // A file that holds more than the bounds loses the jobs that do not fit.
+    let mut long = table.clone();
+    let ready = long.jobs["a"].prepared.clone().unwrap();
+    let known = long.jobs.get_mut("b").unwrap();
+    known.prepared = Some(Prepared { ranks: ready.ranks.into_iter().take(1).collect(), ..ready });
+    let (checked, bad) = long.checked();
+    assert_eq!((checked.jobs.keys().map(String::as_str).collect::<Vec<_>>(), bad), (vec!["a"], 1));
+    // Nor is anything held ready for a rank that is not here.
+    let lost = table.jobs.get_mut("a").unwrap().members.remove(&1);
+    assert!(lost.is_some() && table.checked().1 == 1);
+}
+
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Step {
