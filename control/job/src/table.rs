@@ -338,11 +338,6 @@ impl Table {
         let before = known.prepared.as_ref().map(|prepared| &prepared.placement);
         match before {
             Some(before) if before.generation > job.generation => return stale(before.generation, "prepared"),
-            Some(before) if before.generation == job.generation && before.number != placement.number => {
-                let why = format!("generation {} of job {} is prepared with another placement", job.generation, job.id);
-                let why = format!("{why}: `srv6d job abandon {}`, or place it with a higher generation", job.id);
-                return Err(Refused::new(Code::MembersDisagree, why));
-            }
             Some(before) if before.generation == job.generation => {}
             _ => known.prepared = None,
         }
@@ -366,9 +361,10 @@ impl Table {
     /// Puts a generation in force that all ranks of the job here hold ready. Ranks that have it already keep it.
     ///
     /// # Errors
-    /// `unknown_job`, `foreign_job`, `stale_generation`, or `not_prepared` with the ranks that do not hold it ready.
+    /// `unknown_job`, `foreign_job`, `stale_generation`, `not_prepared` with the ranks that do not hold it ready, or
+    /// `foreign_prefix` if a job of another user has come in between.
     pub fn commit(&mut self, id: &str, generation: u64, user: u32) -> Result<(), Refused> {
-        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
+        let known = self.jobs.get(id).ok_or_else(|| unknown_job(id))?;
         is_owner(id, known, user)?;
         if generation < known.generation {
             let why = format!("generation {} of job {id} is here already, and {generation} is older", known.generation);
@@ -384,6 +380,11 @@ impl Table {
             let fix = "the paths stay as they are; `srv6d job join --prepare` for every rank first";
             return Err(Refused::new(Code::NotPrepared, format!("{why}: {fix}")));
         }
+        if let Some(prepared) = prepared {
+            let foreign = self.foreign(id, known.owner);
+            prepared.ranks.values().try_for_each(|paths| foreign.check(paths))?;
+        }
+        let known = self.jobs.get_mut(id).ok_or_else(|| unknown_job(id))?;
         let Some(prepared) = known.prepared.take_if(|prepared| prepared.placement.generation == generation) else {
             return Ok(());
         };
@@ -421,8 +422,13 @@ impl Table {
             let why = format!("{why}: join with that one, or place a newer one than {}", job.generation);
             return Err(Refused::new(Code::StaleGeneration, why));
         }
-        let same = |other: &Placement| (&other.digest, &other.number) == (&placement.digest, &placement.number);
-        if known.placements.get(&job.generation).is_some_and(|other| !same(other)) {
+        let ready = known.prepared.as_ref().map(|prepared| &prepared.placement);
+        if ready.is_some_and(|ready| ready.generation == job.generation && !is_same(ready, placement)) {
+            let why = format!("generation {} of job {} is prepared with another placement", job.generation, job.id);
+            let why = format!("{why}: `srv6d job abandon {}`, or place it with a higher generation", job.id);
+            return Err(Refused::new(Code::MembersDisagree, why));
+        }
+        if known.placements.get(&job.generation).is_some_and(|other| !is_same(other, placement)) {
             return Err(Refused::new(
                 Code::MembersDisagree,
                 format!(

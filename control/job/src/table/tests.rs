@@ -249,6 +249,58 @@ fn what_is_prepared_has_its_room_before_it_is_committed() {
     assert!(lost.is_some() && table.checked().1 == 1);
 }
 
+#[test]
+fn a_generation_has_one_placement_whether_it_is_joined_or_prepared() {
+    let mut table = Table::default();
+    for rank in [0, 2] {
+        table.join(join_of("a", 1, rank, Lease::End), &limits()).unwrap();
+    }
+    prepare(&mut table, "a", 2, &[0, 2]).unwrap();
+    let before = table.clone();
+    let mut other = join_of("a", 2, 0, Lease::End);
+    other.placement.number = "other".to_owned();
+    let refused = table.join(other, &limits()).unwrap_err();
+    assert_eq!(refused.code, Code::MembersDisagree);
+    assert!(refused.why.contains("`srv6d job abandon a`"), "{refused}");
+    assert_eq!(table, before);
+    table.join(join_of("a", 2, 0, Lease::End), &limits()).unwrap();
+    // A file in which the two differ is not believed.
+    let mut evil = table.clone();
+    evil.jobs.get_mut("a").unwrap().prepared.as_mut().unwrap().placement.number = "other".to_owned();
+    assert_eq!([table.clone().checked().1, evil.checked().1], [0, 1]);
+    table.commit("a", 2, 1000).unwrap();
+    let known = table.job("a").unwrap();
+    assert!(known.members.values().all(|member| member.generation == 2));
+}
+
+#[test]
+fn a_commit_takes_no_part_of_a_prefix_that_another_user_has_joined_with_since() {
+    let of = |id: &str, generation: u64, address: &str, user: u32| {
+        let text = format!(
+            r#"{{"id":"{id}","generation":{generation},"members":[{{"rank":0,"host":"h0","addresses":["2001:db8::1"]}},
+            {{"rank":1,"host":"h1","addresses":["2001:db8:9::1","{address}"]}}]}}"#
+        );
+        let job: Job = serde_json::from_str(&text).unwrap();
+        let paths = vec![path(1, address, "fcbb:0:1:fe04::")];
+        let placement = placement(&job, &format!("{id}.{generation}"));
+        Join { placement, job: CheckedJob::new(job).unwrap(), rank: 0, paths, lease: Lease::End, user }
+    };
+    let mut table = Table::default();
+    table.join(of("a", 1, "2001:db8:9::1/128", 1000), &limits()).unwrap();
+    let Join { job, placement, rank, paths, .. } = of("a", 2, "10.0.0.1/32", 1000);
+    table.prepare(&job, &placement, vec![RankPaths { rank, paths }], 1000, &limits()).unwrap();
+    table.join(of("b", 1, "10.0.0.0/16", 1001), &limits()).unwrap();
+    let before = table.clone();
+    for user in [1000, 0] {
+        let refused = table.commit("a", 2, user).unwrap_err();
+        assert_eq!(refused.code, Code::ForeignPrefix);
+        assert!(refused.why.contains("10.0.0.1/32 is a part of a prefix of job b"), "{refused}");
+        assert_eq!(table, before, "nothing is changed");
+    }
+    table.end("b", None, 1001).unwrap();
+    table.commit("a", 2, 1000).unwrap();
+}
+
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Step {
