@@ -28,7 +28,7 @@ use srv6d_api::jobs::{Hold, HoldWord, JobRequest, JobView, PlacedJob};
 use srv6d_api::server::{Answer, Peer};
 use srv6d_config::{self as config, Config};
 use srv6d_controller::jalapeno;
-use srv6d_job::{CheckedJob, Code, Job, Join, Known, Lease, Limits, Occupancy, RankPaths, Refused, Table};
+use srv6d_job::{CheckedJob, Code, Job, Join, Lease, Limits, Occupancy, RankPaths, Refused, Table};
 use srv6d_offer::Offer;
 use srv6d_process::Process;
 use srv6d_text::{read_text, read_text_up_to};
@@ -88,6 +88,8 @@ pub struct Jobs {
     waiting: VecDeque<(Task, Placing)>,
     remembered: VecDeque<(Instant, Arc<Whole>)>,
     watch: Watch,
+    /// Rises with every change of the ranks, their paths, and what jobs may do.
+    version: u64,
 }
 
 /// A job that is to be placed.
@@ -97,7 +99,19 @@ struct Task {
     others: Vec<Occupancy>,
     /// The placement whose paths stay as far as they can.
     earlier: Option<Earlier>,
+    /// Ids of the jobs that have ranks here.
+    here: BTreeSet<String>,
     source: Source,
+}
+
+/// The next generation of a job.
+#[derive(Debug)]
+struct Next {
+    job: Job,
+    /// The placement that it takes the place of.
+    earlier: Earlier,
+    /// Other jobs that were handed over for that one.
+    handed: Vec<Occupancy>,
 }
 
 /// Who waits for a placement.
@@ -148,6 +162,7 @@ impl Jobs {
         }
         let before = self.offers();
         let path = |settings: &Option<Settings>| settings.as_ref().map(|settings| settings.state.clone());
+        self.version += 1;
         let is_elsewhere = path(&self.settings) != path(&settings);
         self.settings = settings;
         if let Some(settings) = &self.settings {
@@ -184,7 +199,12 @@ impl Jobs {
 
     /// Returns why a job should be placed again.
     pub fn stale(&self, id: &str) -> Option<&str> {
-        self.watch.stale(id)
+        self.watch.stale(self.table.job(id).ok()?.newest()?)
+    }
+
+    /// Returns a number that rises with every change of the ranks, their paths, and what jobs may do.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Returns the number of seconds since the start of the machine.
@@ -199,7 +219,7 @@ impl Jobs {
         if self.table.jobs().next().is_none() {
             return false;
         }
-        self.watch.look(&settings.source, settings.topology_interval);
+        self.watch.look(&settings.source, settings.topology_interval, &self.table);
         let swept = self.table.sweep(now(), settings.grace, Process::alive);
         for (id, rank) in &swept.ended {
             info!("job {id}: the process or lease of rank {rank} is over; its paths go in {} s", settings.grace);
@@ -208,6 +228,7 @@ impl Jobs {
             info!("job {id}: rank {rank} is gone, and its paths with it");
         }
         if !swept.ended.is_empty() || !swept.gone.is_empty() {
+            self.version += 1;
             self.watch.retain(&self.table);
             self.write();
         }
@@ -232,7 +253,10 @@ impl Jobs {
                 Err(refused) => Done::Answer(answer, Response::from(refused).into()),
             },
             JobRequest::Replace { job, others } => match self.next_of(&job) {
-                Ok((job, earlier)) => self.begin(&settings, job, others, Some(earlier), None, answer),
+                Ok(Next { job, earlier, handed }) => {
+                    let others = if others.is_empty() { handed } else { others };
+                    self.begin(&settings, job, others, Some(earlier), None, answer)
+                }
                 Err(refused) => Done::Answer(answer, Response::from(refused).into()),
             },
             JobRequest::Start { host, ranks, .. } if host.is_some() != ranks.is_empty() => {
@@ -302,6 +326,7 @@ impl Jobs {
     ) -> Done {
         match result {
             Ok(()) => {
+                self.version += 1;
                 self.hold(&id);
                 self.write();
                 Done::Changed { id, as_list, answer }
@@ -310,27 +335,30 @@ impl Jobs {
         }
     }
 
-    /// Keeps the paths of all ranks of a job, if it was placed here.
+    /// Keeps the paths of all ranks of a job, if it was placed here: those in force, and those held ready.
     fn hold(&mut self, id: &str) {
-        let number = self.table.job(id).ok().and_then(Known::newest).map(|placement| &placement.number);
-        let whole = self.remembered.iter().find(|(_, whole)| Some(&whole.placement.number) == number);
-        if let Some((_, whole)) = whole {
-            self.watch.hold(Arc::clone(whole));
+        let whole = |number: &str| {
+            let mut wholes = self.remembered.iter().map(|(_, whole)| whole);
+            wholes.find(|whole| whole.placement.number == number).map(Arc::clone)
+        };
+        if let Ok(known) = self.table.job(id) {
+            self.watch.hold(id, known, whole);
         }
         self.watch.retain(&self.table);
     }
 
     /// Returns the next generation of a job, and the placement that it takes the place of.
-    fn next_of(&self, id: &str) -> Result<(Job, Earlier), Refused> {
+    fn next_of(&self, id: &str) -> Result<Next, Refused> {
         let known = self.table.job(id)?;
-        let Some(whole) = self.watch.whole(id) else {
+        let Some(whole) = known.newest().and_then(|placement| self.watch.whole(placement)) else {
             let why = format!("the paths of all ranks of job {id} are not known here: ask the daemon that placed it");
             let why = format!("{why}, or `srv6d job place FILE --from placed.json` with what it has answered");
             return Err(Refused::new(Code::UnknownPlacement, why));
         };
         let prepared = known.prepared.as_ref().map_or(0, |prepared| prepared.placement.generation);
         let generation = known.generation.max(prepared).saturating_add(1);
-        Ok((Job { generation, ..whole.job.job().clone() }, whole.as_earlier()))
+        let job = Job { generation, ..whole.job.job().clone() };
+        Ok(Next { job, earlier: whole.as_earlier(), handed: whole.handed() })
     }
 
     /// Begins to place a job, or lets it wait.
@@ -343,7 +371,9 @@ impl Jobs {
         joining: Option<Joining>,
         answer: oneshot::Sender<Answer>,
     ) -> Done {
-        let checked = job.check().and_then(|()| others_of(&job, others, self.table.occupancies()));
+        let known = self.table.occupancies();
+        let here = known.iter().map(|other| other.id.clone()).collect();
+        let checked = job.check().and_then(|()| others_of(&job, others, known));
         let checked = checked.and_then(|others| {
             if settings.source == Source::Nowhere {
                 let why = "no topology to place a job on: name a file in `[jobs] topology`, or configure [jalapeno]";
@@ -360,7 +390,7 @@ impl Jobs {
             Err(refused) => return Done::Answer(answer, Response::from(refused).into()),
         };
         let placing = Placing { id: job.id.clone(), joining, answer };
-        self.waiting.push_back((Task { job, others, earlier, source: settings.source.clone() }, placing));
+        self.waiting.push_back((Task { job, others, earlier, here, source: settings.source.clone() }, placing));
         self.go_on();
         Done::Nothing
     }
@@ -571,9 +601,11 @@ fn lease(hold: Hold, peer: Peer) -> Result<Lease, Refused> {
 
 /// Reads the topology, and places a job on it.
 fn carry_out(task: Task) -> Result<Whole, Refused> {
-    let Task { job, others, earlier, source } = task;
+    let Task { job, others, earlier, here, source } = task;
     let ground = ground(source).map_err(|why| Refused::new(Code::TopologyFailed, why))?;
-    place::place(job, others, ground, earlier.as_ref())
+    let mut whole = place::place(job, others, ground, earlier.as_ref())?;
+    whole.here = here;
+    Ok(whole)
 }
 
 fn ground(source: Source) -> Result<Ground, String> {
@@ -692,6 +724,30 @@ mod tests {
         let many = (0..=MOST_OTHERS).map(|number| other(&format!("j{number}"), 1)).collect();
         assert_eq!(code(others_of(&job, many, Vec::new())), Code::TooLarge);
         assert_eq!(code(others_of(&job, vec![other("../x", 1)], Vec::new())), Code::InvalidJob);
+    }
+
+    #[test]
+    fn what_is_prepared_is_watched_although_its_placement_has_been_forgotten() {
+        let prefixes = vec!["2001:db8::/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        let limits = Limits { prefixes, ..Limits::default() };
+        let mut jobs = Jobs::default();
+        let place = |jobs: &mut Jobs, generation: u64, earlier: Option<&Earlier>| {
+            let job = Job { generation, ..place::tests::job("a", &[0, 2], "") };
+            let whole = Arc::new(place::place(job, Vec::new(), place::tests::ground(), earlier).unwrap());
+            jobs.remembered.push_front((Instant::now(), Arc::clone(&whole)));
+            whole
+        };
+        let first = place(&mut jobs, 1, None);
+        jobs.table.join_all(&first.job, &first.placement, vec![first.of_rank(0)], (Lease::End, 0), &limits).unwrap();
+        jobs.hold("a");
+        let next = place(&mut jobs, 2, Some(&first.as_earlier()));
+        jobs.table.prepare(&next.job, &next.placement, vec![next.of_rank(0)], 0, &limits).unwrap();
+        jobs.hold("a");
+        jobs.remembered.clear();
+        assert_eq!(jobs.next_of("a").unwrap().earlier.generation, 1, "generation 1 is in force");
+        jobs.table.commit("a", 2, 0).unwrap();
+        jobs.hold("a");
+        assert_eq!(jobs.next_of("a").unwrap().earlier.generation, 2);
     }
 
     #[test]

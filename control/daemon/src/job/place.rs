@@ -1,6 +1,6 @@
 //! Places a whole job on a topology, beside the jobs that are known. It may take seconds, and runs on a thread of its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 
@@ -20,6 +20,8 @@ use srv6d_placement::{
 
 /// Most links of another job that are named as shared. All of them count.
 const NAMED_LINKS: usize = 64;
+/// Families inside of packets, in the order of lists that have an entry for each.
+const FAMILIES: [Family; 2] = [Family::V6, Family::V4];
 
 /// What a job is placed on.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub struct Ground {
 
 impl Ground {
     /// Returns a number that differs, as far as can be told, between topologies on which a job may be placed otherwise: of nodes
-    /// and links, whether they are up, and capacities.
+    /// and links, whether they are up, capacities, and SIDs.
     ///
     /// # Errors
     /// The document is no topology.
@@ -47,6 +49,13 @@ impl Ground {
         for (_, link) in fabric.links() {
             (&link.key, &fabric.node(link.from).id, &fabric.node(link.to).id, link.up, link.capacity).hash(&mut hash);
         }
+        if let Some(sids) = sids(&document) {
+            sids.vertices.hash(&mut hash);
+            for edge in &sids.edges {
+                (&edge.from, &edge.to, &edge.key, &edge.sids).hash(&mut hash);
+            }
+        }
+        self.functions.hash(&mut hash);
         Ok(hash.finish())
     }
 }
@@ -67,6 +76,8 @@ pub struct Fit {
     pub replaces: Replaces,
     /// Name of a link that a path takes and that is gone.
     pub gone: Option<String>,
+    /// Whether a path is gone because its carriers would be others now.
+    pub is_renumbered: bool,
     /// Load per capacity of the busiest link as it is, without the flows whose paths are gone.
     pub before: f64,
     /// The same after a placement.
@@ -90,6 +101,8 @@ pub struct Whole {
     ways: Vec<Way>,
     /// The jobs beside which it was placed.
     pub others: Vec<Occupancy>,
+    /// Ids of those that had ranks at the daemon that placed it. The others were handed over.
+    pub here: BTreeSet<String>,
     /// How the earlier placement fits, if there is one.
     pub fit: Option<Fit>,
 }
@@ -130,6 +143,11 @@ impl Whole {
         Earlier { generation: self.placement.generation, ranks }
     }
 
+    /// Returns the other jobs that were handed over.
+    pub fn handed(&self) -> Vec<Occupancy> {
+        self.others.iter().filter(|other| !self.here.contains(&other.id)).cloned().collect()
+    }
+
     fn ranks(&self) -> impl Iterator<Item = u32> {
         0..u32::try_from(self.size()).unwrap_or(u32::MAX)
     }
@@ -164,6 +182,7 @@ pub fn place(job: Job, others: Vec<Occupancy>, ground: Ground, earlier: Option<&
         ways_of: vec![Vec::new(); nodes.len()],
         ways: Vec::new(),
         others,
+        here: BTreeSet::new(),
         fit: None,
         job,
     };
@@ -326,7 +345,7 @@ fn place_flows(
     let demands = phases.iter().map(demand).collect::<Result<Vec<_>, Refused>>()?;
     let carried = carried(whole, fabric);
     let flows = pairs(phases);
-    let walks = earlier.map(|earlier| (earlier, Walks::of(earlier, whole, &flows, nodes, fabric)));
+    let walks = earlier.map(|earlier| (earlier, Walks::of(earlier, whole, &flows, nodes, fabric, (sids, functions))));
     let placed = match (demands.as_slice(), &walks) {
         ([demand], None) => Placed::of(fabric, demand, place_beside(fabric, demand, &constraints, &carried)),
         ([demand], Some((_, walks))) => {
@@ -352,7 +371,8 @@ fn place_flows(
     if let (Some((earlier, walks)), Some(Changed { moved, lost, before })) = (walks, placed.changed) {
         let replaces = Replaces { generation: earlier.generation, flows: flows.len(), moved, lost };
         whole.placement.replaces = Some(replaces);
-        whole.fit = Some(Fit { replaces, gone: walks.gone, before: before.value(), after });
+        let Walks { gone, is_renumbered, .. } = walks;
+        whole.fit = Some(Fit { replaces, gone, is_renumbered, before: before.value(), after });
     }
     compose_all(whole, &flows, &placed.links, fabric, (sids, functions))
 }
@@ -434,33 +454,66 @@ struct Walks {
     links: Vec<Option<Vec<LinkId>>>,
     /// Name of the first link that is not there, or not up.
     gone: Option<String>,
+    /// Whether a path has other carriers than the topology would give it now.
+    is_renumbered: bool,
+}
+
+/// What an earlier placement says of a pair of hosts.
+struct Written<'e> {
+    via: &'e [String],
+    /// Carriers for IPv6 and IPv4 inside.
+    segments: [Option<&'e [Ipv6Addr]>; 2],
 }
 
 impl Walks {
-    fn of(earlier: &Earlier, whole: &Whole, flows: &[HostFlow], nodes: &[NodeId], fabric: &Fabric) -> Self {
-        let mut ways: HashMap<(usize, usize), &[String]> = HashMap::new();
+    fn of(
+        earlier: &Earlier,
+        whole: &Whole,
+        flows: &[HostFlow],
+        nodes: &[NodeId],
+        fabric: &Fabric,
+        (sids, functions): (&Sids, [Option<u16>; 2]),
+    ) -> Self {
+        let mut ways: HashMap<(usize, usize), Written<'_>> = HashMap::new();
         for RankPaths { rank, paths } in &earlier.ranks {
             for path in paths {
                 let ends = [*rank, path.to].map(|rank| whole.host_of.get(rank as usize));
                 if let [Some(from), Some(to)] = ends {
-                    ways.entry((*from, *to)).or_insert(&path.via);
+                    let way = Written { via: &path.via, segments: [None; 2] };
+                    let [v6, v4] = &mut ways.entry((*from, *to)).or_insert(way).segments;
+                    let segments = if matches!(path.prefix, IpNet::V6(_)) { v6 } else { v4 };
+                    segments.get_or_insert(&path.segments);
                 }
             }
         }
         let names = Names::of(fabric);
-        let mut walks = Self { links: Vec::with_capacity(flows.len()), gone: None };
+        let mut walks = Self { links: Vec::with_capacity(flows.len()), gone: None, is_renumbered: false };
+        // Carriers that are no longer those of the walk may lead nowhere.
+        let holds = |walk: &[NodeId], way: &Written<'_>| {
+            let vertices = vertices(walk, fabric, sids);
+            FAMILIES.into_iter().zip(functions).zip(way.segments).all(|((family, function), segments)| {
+                let composed = |segments: &[Ipv6Addr]| {
+                    let options = Options { algo: 0, family, strict: false, function };
+                    compose(vertices.as_ref()?, sids, &options).ok().filter(|found| found.segments == segments)
+                };
+                segments.is_none_or(|segments| composed(segments).is_some())
+            })
+        };
         // Of parallel links, which carriers do not tell apart, flows take the one with the least load so far.
         let mut loads = PerLink::new(fabric.link_count(), 0_u64);
         for flow in flows {
             let ends = [nodes.get(flow.from).copied(), nodes.get(flow.to).copied()];
-            let via = ways.get(&(flow.from, flow.to));
-            let walk = via.zip(ends[0].zip(ends[1])).and_then(|(via, (from, to))| {
-                let via = via.iter().map(|name| names.by_name.get(name.as_str()).copied());
+            let way = ways.get(&(flow.from, flow.to));
+            let walk = way.zip(ends[0].zip(ends[1])).and_then(|(way, (from, to))| {
+                let via = way.via.iter().map(|name| names.by_name.get(name.as_str()).copied());
                 [Some(from)].into_iter().chain(via).chain([Some(to)]).collect::<Option<Vec<NodeId>>>()
             });
-            let links = walk.and_then(|walk| {
+            let links = walk.as_deref().and_then(|walk| {
                 walk.windows(2).map(|step| walks.step(step, &loads, fabric)).collect::<Option<Vec<LinkId>>>()
             });
+            let is_right = walk.as_deref().zip(way).is_some_and(|(walk, way)| holds(walk, way));
+            walks.is_renumbered |= links.is_some() && !is_right;
+            let links = links.filter(|_| is_right);
             for link in links.iter().flatten() {
                 loads[*link] = loads[*link].saturating_add(flow.demand);
             }
@@ -520,6 +573,11 @@ fn describe(
     placement.busiest
 }
 
+/// Returns the vertices of a walk. `None`: one has no entry that says its SIDs.
+fn vertices<'s>(walk: &[NodeId], fabric: &Fabric, sids: &'s Sids) -> Option<Vec<&'s Vertex>> {
+    walk.iter().map(|node| sids.vertices.get(&fabric.node(*node).id)).collect()
+}
+
 /// Composes the carriers of all flows.
 fn compose_all(
     whole: &mut Whole,
@@ -532,13 +590,12 @@ fn compose_all(
     for (flow, links) in flows.iter().zip(links_of) {
         let from = links.first().map(|link| fabric.link(*link).from);
         let walk: Vec<NodeId> = from.into_iter().chain(links.iter().map(|link| fabric.link(*link).to)).collect();
-        let vertex = |node: &NodeId| sids.vertices.get(&fabric.node(*node).id);
-        let Some(vertices) = walk.iter().map(vertex).collect::<Option<Vec<&Vertex>>>() else {
+        let Some(vertices) = vertices(&walk, fabric, sids) else {
             return Err(cannot("a switch of a path has no entry in the topology that says its SIDs"));
         };
         let prefixes = whole.hosts.get(flow.to).map_or(&[][..], |(_, prefixes)| prefixes.as_slice());
         let mut ways = [None; 2];
-        for ((way, family), function) in ways.iter_mut().zip([Family::V6, Family::V4]).zip(functions) {
+        for ((way, family), function) in ways.iter_mut().zip(FAMILIES).zip(functions) {
             let is_of = |prefix: &IpNet| matches!(prefix, IpNet::V6(_)) == (family == Family::V6);
             if !prefixes.iter().any(is_of) {
                 continue;
@@ -566,7 +623,7 @@ fn compose_all(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
     use serde_json::json;
 
@@ -577,7 +634,7 @@ mod tests {
     }
 
     /// Two leaves, two spines, and two hosts at each leaf.
-    fn ground() -> Ground {
+    pub fn ground() -> Ground {
         let sid = |number: u16, function: Option<(&str, u8)>| {
             let (text, behavior) = function.unwrap_or(("", 48));
             json!({"srv6_sid": format!("fcbb:0:{number:x}:{text}:"),
@@ -613,7 +670,7 @@ mod tests {
         Ground { document: json!({"nodes": nodes, "hosts": hosts, "edges": edges}), functions: [None; 2] }
     }
 
-    fn job(id: &str, hosts: &[usize], more: &str) -> Job {
+    pub fn job(id: &str, hosts: &[usize], more: &str) -> Job {
         let member = |(rank, host): (usize, &usize)| {
             format!(r#"{{"rank":{rank},"host":"host{host}","addresses":["2001:db8:{host}::1","10.0.{host}.1"]}}"#)
         };
@@ -621,7 +678,7 @@ mod tests {
         serde_json::from_str(&format!(r#"{{"id":"{id}"{more},"members":[{}]}}"#, members.join(","))).unwrap()
     }
 
-    fn occupancy(whole: &Whole, priority: u8) -> Occupancy {
+    pub fn occupancy(whole: &Whole, priority: u8) -> Occupancy {
         let links = whole.placement.links.clone();
         Occupancy { id: whole.job.job().id.clone(), generation: 1, tenant: None, priority, links }
     }
@@ -689,7 +746,7 @@ mod tests {
     }
 
     /// The fabric without one spine's link to leaf0.
-    fn without(spine: &str) -> Ground {
+    pub fn without(spine: &str) -> Ground {
         let mut ground = ground();
         for edge in ground.document["edges"].as_array_mut().unwrap() {
             let key = edge["_key"].as_str().unwrap();
@@ -731,6 +788,34 @@ mod tests {
         let mut faster = ground();
         faster.document["edges"][0]["capacity"] = json!(7);
         assert_ne!(state(ground()), state(faster));
+        assert_ne!(state(ground()), state(renumbered("leaf1")));
+        assert_ne!(state(ground()), state(Ground { functions: [Some(7), None], ..ground() }));
+    }
+
+    /// The fabric with other SIDs of a switch.
+    fn renumbered(switch: &str) -> Ground {
+        let mut ground = ground();
+        let nodes = ground.document["nodes"].as_array_mut().unwrap();
+        let node = nodes.iter_mut().find(|node| node["name"] == switch).unwrap();
+        for sid in node["sids"].as_array_mut().unwrap() {
+            sid["srv6_sid"] = json!(sid["srv6_sid"].as_str().unwrap().replacen(":100", ":200", 1));
+        }
+        ground
+    }
+
+    #[test]
+    fn paths_whose_carriers_have_changed_are_gone() {
+        let pairs = r#","pattern":"pairs","pairs":[[0,2],[1,3]]"#;
+        let first = place(job("a", &[0, 1, 2, 3], pairs), &[], ground()).unwrap();
+        let spine = first.of_rank(0).paths[0].via[1].clone();
+        let next = || Job { generation: 2, ..job("a", &[0, 1, 2, 3], pairs) };
+        for (switch, lost) in [("leaf0", 2), ("leaf1", 2), (spine.as_str(), 1)] {
+            let again = super::place(next(), Vec::new(), renumbered(switch), Some(&first.as_earlier())).unwrap();
+            let fit = again.fit.as_ref().unwrap();
+            assert_eq!(fit.replaces, Replaces { generation: 1, flows: 2, moved: lost, lost }, "{switch}");
+            assert!(fit.is_renumbered && fit.gone.is_none(), "{fit:?}");
+            assert_ne!(again.of_rank(0).paths[0].segments, first.of_rank(0).paths[0].segments);
+        }
     }
 
     #[test]
