@@ -310,7 +310,8 @@ impl Node {
     }
 
     /// Returns the whole state, for metrics.
-    pub async fn state(&self, mirror: &Mirror) -> State {
+    pub async fn state(&mut self, mirror: &Mirror) -> State {
+        let jobs = self.job_counts();
         let shown_counters = self.counters(mirror).await;
         let counters = self.dataplane.counters();
         let view = self.view(&counters);
@@ -324,7 +325,7 @@ impl Node {
             sources: self.sources(),
             glb: self.glb.view(),
             probes: self.probing.view(),
-            jobs: self.job_counts(),
+            jobs,
         }
     }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use srv6d_api::Response;
 use srv6d_api::jobs::{JobCounts, JobMemberView, JobPathView, JobPreparedView, JobView};
+use srv6d_dataplane::Published;
 use srv6d_job::{Known, Lease, Membership, Prepared, RankPath};
 use srv6d_offer::{OutcomeState, is_job, job_source};
 use srv6d_srv6::desired::{Steer, TableId};
@@ -14,6 +15,26 @@ use super::RunError;
 use super::node::Node;
 use crate::job::{Done, Jobs, placing_view};
 use crate::kernel::Mirror;
+
+/// What the counts of jobs depend on, beside the plan: the tables in force, the ranks, and a rollback.
+type Basis = (Published, u64, Option<u64>);
+
+/// The counts of jobs, which are asked for again and again and seldom change. A new plan forgets them.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    of: Option<Basis>,
+    rows: Vec<JobCounts>,
+}
+
+impl Counted {
+    /// Returns the counts on a basis, which are made if they are of another one.
+    fn on(&mut self, basis: Basis, make: impl FnOnce() -> Vec<JobCounts>) -> Vec<JobCounts> {
+        if self.of != Some(basis) {
+            (self.of, self.rows) = (Some(basis), make());
+        }
+        self.rows.clone()
+    }
+}
 
 /// State of a path, and why it is not in force.
 type PathState = (&'static str, Option<String>);
@@ -47,17 +68,26 @@ impl Node {
     }
 
     /// Returns how many ranks and paths each job has.
-    pub(super) fn job_counts(&self) -> Vec<JobCounts> {
-        let known: Vec<(&str, &Known)> = self.jobs.table().jobs().collect();
-        let judge = Judge::of(self, &known);
-        known.iter().map(|(id, known)| counts(id, known, &judge)).collect()
+    pub(super) fn job_counts(&mut self) -> Vec<JobCounts> {
+        let basis = (self.dataplane.published(), self.jobs.version(), self.held);
+        let mut counted = std::mem::take(&mut self.counted);
+        let mut rows = counted.on(basis, || {
+            let known: Vec<(&str, &Known)> = self.jobs.table().jobs().collect();
+            let judge = Judge::of(self, &known, false);
+            known.iter().map(|(id, known)| counts(id, known, &judge)).collect()
+        });
+        self.counted = counted;
+        for row in &mut rows {
+            row.is_stale = self.jobs.stale(&row.id).is_some();
+        }
+        rows
     }
 
     /// Returns the rows of one job, or of all.
     fn job_views(&self, id: Option<&str>) -> Vec<JobView> {
         let is_meant = |other: &str| id.is_none_or(|id| id == other);
         let known: Vec<(&str, &Known)> = self.jobs.table().jobs().filter(|(id, _)| is_meant(id)).collect();
-        let judge = Judge::of(self, &known);
+        let judge = Judge::of(self, &known, true);
         let mut views: Vec<JobView> = known.iter().map(|(id, known)| view(id, known, &judge)).collect();
         for id in self.jobs.being_placed().filter(|id| is_meant(id)) {
             match views.iter_mut().find(|view| view.id == id) {
@@ -79,7 +109,8 @@ struct Judge<'n> {
 }
 
 impl<'n> Judge<'n> {
-    fn of(node: &'n Node, jobs: &[(&str, &Known)]) -> Self {
+    /// `with_ready`: it also judges paths that are held ready.
+    fn of(node: &'n Node, jobs: &[(&str, &Known)], with_ready: bool) -> Self {
         let members = || jobs.iter().flat_map(|(_, known)| known.members.values());
         let paths = || members().flat_map(|member| &member.paths);
         let prefixes: HashSet<IpNet> = paths().map(|path| path.prefix).collect();
@@ -87,7 +118,7 @@ impl<'n> Judge<'n> {
         let steers = node.dataplane.desired().steers.iter();
         let steers = steers.filter(|steer| steer.table == TableId::MAIN && prefixes.contains(&steer.prefix));
         let mut obstacles = BTreeMap::new();
-        let prepared = jobs.iter().filter_map(|(_, known)| known.prepared.as_ref());
+        let prepared = jobs.iter().filter_map(|(_, known)| known.prepared.as_ref()).filter(|_| with_ready);
         let prepared = prepared.flat_map(|prepared| prepared.ranks.values().flatten());
         for first in paths().chain(prepared).filter_map(|path| path.segments.first()) {
             obstacles.entry(*first).or_insert_with(|| node.obstacle(IpAddr::V6(*first)));
@@ -142,8 +173,7 @@ impl<'n> Judge<'n> {
 
 fn counts(id: &str, known: &Known, judge: &Judge<'_>) -> JobCounts {
     let source = job_source(id);
-    let is_stale = judge.node.jobs.stale(id).is_some();
-    let mut counts = JobCounts { id: id.to_owned(), ranks: known.members.len(), is_stale, ..JobCounts::default() };
+    let mut counts = JobCounts { id: id.to_owned(), ranks: known.members.len(), ..JobCounts::default() };
     for path in known.members.values().flat_map(|member| &member.paths) {
         match judge.state(&source, path).0 {
             "in_force" => counts.in_force += 1,
@@ -243,5 +273,34 @@ fn path_view(rank: u32, path: &RankPath, (state, why): PathState) -> JobPathView
         via: path.via.clone(),
         state: state.to_owned(),
         why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_counted_again_when_something_has_changed() {
+        let (mut counted, mut made) = (Counted::default(), 0);
+        let tables = Published { in_place: 1, ..Published::default() };
+        let bases = [
+            (Published::default(), 1, None),
+            (Published::default(), 1, None),
+            (tables, 1, None),
+            (tables, 2, None),
+            (tables, 2, Some(7)),
+            (tables, 2, Some(7)),
+        ];
+        let mut count = |basis| {
+            let mut now = made;
+            let rows = counted.on(basis, || {
+                now += 1;
+                vec![JobCounts { ranks: now, ..JobCounts::default() }]
+            });
+            made = now;
+            rows.first().map_or(0, |row| row.ranks)
+        };
+        assert_eq!(bases.map(&mut count), [1, 1, 2, 3, 4, 4]);
     }
 }

@@ -22,6 +22,7 @@ use super::RunError;
 use super::answers::headlines;
 use super::fault;
 use super::history::{History, Inputs, now};
+use super::jobs::Counted;
 use super::overlay::{Configured, Extension};
 use super::path_mtu::PathMtus;
 use super::resolution::Resolutions;
@@ -130,6 +131,8 @@ pub struct Node {
     pub(super) probing: Probing,
     /// Jobs whose ranks joined here.
     pub(super) jobs: Jobs,
+    /// What was counted of them with the plan in force.
+    pub(super) counted: Counted,
 }
 
 impl Node {
@@ -207,6 +210,7 @@ impl Node {
             glb: Glb::default(),
             probing: Probing::default(),
             jobs: Jobs::default(),
+            counted: Counted::default(),
         };
         mirror.look_again();
         node.look(mirror).await?;
@@ -313,6 +317,7 @@ impl Node {
         }
         self.inputs = inputs;
         self.plan = plan;
+        self.counted = Counted::default();
         self.remember_faced_routers();
         self.unplanned = Seen::default();
         self.follow_glb();
