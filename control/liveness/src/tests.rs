@@ -101,13 +101,20 @@ struct Node {
     round_trip: u64,
     answers: Vec<(u64, LaneId, u32)>,
     silent: BTreeSet<LaneId>,
+    /// Loops of which every other probe gets lost.
+    lossy: BTreeSet<LaneId>,
 }
 
 impl Node {
     fn new(lanes: u16) -> Self {
-        let mut watch = Watch::new(SETTINGS);
-        watch.change(SETTINGS, &(0..lanes).collect(), 0);
-        Self { watch, now: 0, round_trip: MS, answers: Vec::new(), silent: BTreeSet::new() }
+        Self::with(SETTINGS, lanes)
+    }
+
+    fn with(settings: Settings, lanes: u16) -> Self {
+        let mut watch = Watch::new(settings);
+        watch.change(settings, &(0..lanes).collect(), 0);
+        let (silent, lossy) = (BTreeSet::new(), BTreeSet::new());
+        Self { watch, now: 0, round_trip: MS, answers: Vec::new(), silent, lossy }
     }
 
     /// Runs for a time in steps of a millisecond.
@@ -129,7 +136,8 @@ impl Node {
         self.watch.tick(now);
         while let Some(lane) = self.watch.due(now) {
             let sequence = self.watch.sent(lane, now, now).unwrap();
-            if !self.silent.contains(&lane) {
+            let is_lost = self.silent.contains(&lane) || self.lossy.contains(&lane) && sequence.is_multiple_of(2);
+            if !is_lost {
                 self.answers.push((now + self.round_trip, lane, sequence));
             }
         }
@@ -178,6 +186,26 @@ fn a_loop_that_comes_back_is_used_after_the_hold_time() {
     let lane = &node.watch.lanes()[&0];
     assert_eq!(lane.sent, lane.received + lane.lost + lane.unjudged + lane.waiting() as u64);
     assert!(lane.lost >= 3 && lane.loss_percent().is_some_and(|loss| loss > 0));
+}
+
+#[test]
+fn a_dead_loop_does_not_come_back_while_probes_get_lost() {
+    for timeout in [100, 250, 500, 2000] {
+        let mut node = Node::with(Settings { timeout: timeout * MS, ..SETTINGS }, 3);
+        node.run(500 * MS);
+        node.silent.insert(0);
+        node.run(5000 * MS);
+        assert_eq!(node.states()[0], State::Dead, "timeout {timeout} ms");
+        node.silent.clear();
+        node.lossy.insert(0);
+        for _ in 0..200 {
+            node.run(50 * MS);
+            assert_eq!(node.states()[0], State::Dead, "every other probe is lost, timeout {timeout} ms");
+        }
+        node.lossy.clear();
+        node.run((timeout + 2000) * MS);
+        assert_eq!(node.states()[0], State::Good, "timeout {timeout} ms");
+    }
 }
 
 #[test]

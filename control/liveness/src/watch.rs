@@ -172,7 +172,11 @@ impl Lane {
         if self.good_in_a_row == 1 {
             self.good_since = at;
         }
-        let is_proven = self.good_in_a_row >= settings.dead_after && at - self.good_since.min(at) >= settings.hold;
+        // A probe that still waits may be lost, so what was sent before it is all that is proven.
+        let begin = self.good_since;
+        let waiting = self.remembered.iter().find(|probe| probe.fate == Fate::Waiting && probe.at >= begin);
+        let end = waiting.map_or(at, |probe| probe.at.min(at));
+        let is_proven = self.good_in_a_row >= settings.dead_after && end.saturating_sub(begin) >= settings.hold;
         match self.state {
             State::Unheard => self.become_(State::Good, now),
             State::Dead if is_proven => self.become_(State::Good, now),
@@ -186,12 +190,16 @@ impl Lane {
         let newest = self.newest.map(|(_, at)| at);
         let is_due =
             |probe: &&mut Sent| probe.fate == Fate::Waiting && now.saturating_sub(probe.at) >= settings.timeout;
-        let (mut lost, mut in_a_row) = (0, 0);
+        let (mut lost, mut in_a_row, mut good_in_a_row) = (0, 0, self.good_in_a_row);
         for probe in self.remembered.iter_mut().filter(is_due) {
             if others.is_some_and(|others| others > probe.at) {
                 probe.fate = Fate::Lost;
                 lost += 1;
                 in_a_row += u32::from(newest.is_none_or(|newest| newest < probe.at));
+                // With a long timeout, later probes may have come back before.
+                if probe.at >= self.good_since {
+                    good_in_a_row = 0;
+                }
             } else {
                 probe.fate = Fate::Unjudged;
                 self.unjudged += 1;
@@ -199,10 +207,8 @@ impl Lane {
         }
         self.lost += lost;
         (0..lost).for_each(|_| self.note(true));
-        if in_a_row > 0 {
-            self.good_in_a_row = 0;
-            self.lost_in_a_row = self.lost_in_a_row.saturating_add(in_a_row);
-        }
+        self.good_in_a_row = good_in_a_row;
+        self.lost_in_a_row = self.lost_in_a_row.saturating_add(in_a_row);
         if self.lost_in_a_row >= settings.dead_after && self.state != State::Dead {
             self.become_(State::Dead, now);
         }
