@@ -345,16 +345,14 @@ impl Plan {
         for Steer { table, prefix, paths } in &self.desired.steers {
             let key = (*table, *prefix);
             let all = self.left_out.get(&key).unwrap_or(paths);
-            let used = probes::without(all, unused);
-            let is_whole = used.is_none();
-            let used = used.unwrap_or_else(|| all.clone());
-            if used != *paths {
-                changes.steers.push(SteerChange { table: *table, prefix: *prefix, paths: used });
-            }
-            if is_whole {
-                self.left_out.remove(&key);
-            } else {
+            let used = if let Some(used) = probes::without(all, unused) {
                 self.left_out.entry(key).or_insert_with(|| paths.clone());
+                Some(used)
+            } else {
+                self.left_out.remove(&key)
+            };
+            if let Some(used) = used.filter(|used| used != paths) {
+                changes.steers.push(SteerChange { table: *table, prefix: *prefix, paths: used });
             }
         }
         let undo = self.desired.amend(&changes);

@@ -124,6 +124,8 @@ pub(super) fn leave_out(steers: &mut [Steer], unused: &BTreeSet<String>) -> BTre
 
 /// Returns the paths that are left. `None`: all of them, or none.
 pub(super) fn without(paths: &[Path], unused: &BTreeSet<String>) -> Option<Vec<Path>> {
-    let left: Vec<Path> = paths.iter().filter(|path| !unused.contains(&path.name)).cloned().collect();
-    (!left.is_empty() && left.len() < paths.len()).then_some(left)
+    let is_left = |path: &&Path| !unused.contains(&path.name);
+    // Most prefixes keep all of their paths, and are not copied.
+    let is_part = paths.iter().any(|path| !is_left(&path)) && paths.iter().any(|path| is_left(&path));
+    is_part.then(|| paths.iter().filter(is_left).cloned().collect())
 }
