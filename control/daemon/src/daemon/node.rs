@@ -65,6 +65,17 @@ pub enum Cause {
     Rollback(u64),
 }
 
+impl Cause {
+    /// Returns true if somebody waits for the outcome. Such a cause fails as a whole if a port cannot be attached; with
+    /// any other one, the port is left for later.
+    pub(super) const fn is_request(&self) -> bool {
+        match self {
+            Self::Start | Self::Reload | Self::Rollback(_) => true,
+            Self::Kernel | Self::PathMtu | Self::Links | Self::Probes | Self::Offer(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

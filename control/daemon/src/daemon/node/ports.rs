@@ -11,7 +11,7 @@ use srv6d_config::PortMode;
 use srv6d_plan::{Plan, PortDevice};
 
 impl Node {
-    /// Attaches devices that are new. A refusal at start or reload is an error; later it is recorded and tried again.
+    /// Attaches devices that are new. A refusal at start, reload or rollback is an error; later it is recorded and tried again.
     /// A port with a foreign XDP program is always recorded only: it waits for the end of that program as for a
     /// missing device.
     pub(super) fn attach_new(&mut self, plan: &Plan, cause: &Cause) -> Result<Vec<String>, RunError> {
@@ -32,13 +32,11 @@ impl Node {
                 Err(why @ DataplaneError::Xsk(XskError::ForeignProgram { .. })) => {
                     self.note_refusal(&port.device, &why);
                 }
-                Err(why) if matches!(cause, Cause::Kernel | Cause::PathMtu | Cause::Links | Cause::Offer(_)) => {
-                    self.note_refusal(&port.device, &why);
-                }
-                Err(why) => {
+                Err(why) if cause.is_request() => {
                     self.detach_all(&added);
                     return Err(why.into());
                 }
+                Err(why) => self.note_refusal(&port.device, &why),
             }
         }
         Ok(added)
@@ -107,5 +105,19 @@ const fn mode(mode: PortMode) -> Mode {
         PortMode::ZeroCopy => Mode::ZeroCopy,
         PortMode::Native => Mode::Native,
         PortMode::Generic => Mode::Generic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_fails_because_of_a_port() {
+        let requests = [Cause::Start, Cause::Reload, Cause::Rollback(3)];
+        assert!(requests.iter().all(Cause::is_request));
+        let offer = Cause::Offer("syd".to_owned());
+        let others = [Cause::Kernel, Cause::PathMtu, Cause::Links, Cause::Probes, offer];
+        assert!(!others.iter().any(Cause::is_request));
     }
 }
