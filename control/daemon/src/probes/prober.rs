@@ -39,6 +39,8 @@ pub(super) struct Prober {
     states: Vec<State>,
     entrances: BTreeSet<u32>,
     senders: BTreeMap<String, Sender>,
+    /// Why there is no socket for a device.
+    shut: BTreeMap<String, String>,
     receiver: Option<Arc<Receiver>>,
     told: watch::Sender<UnusedPaths>,
     is_over: bool,
@@ -62,6 +64,7 @@ impl Prober {
             states: Vec::new(),
             entrances: BTreeSet::new(),
             senders: BTreeMap::new(),
+            shut: BTreeMap::new(),
             receiver: None,
             told,
             is_over: false,
@@ -126,13 +129,21 @@ impl Prober {
     fn open_sockets(&mut self, settings: &Probes) {
         let hops: BTreeMap<&str, u32> = self.lanes.keys().flat_map(|along| &along.hops).map(device_of).collect();
         self.senders.retain(|device, sender| hops.get(device.as_str()) == Some(&sender.ifindex()));
+        self.shut.retain(|device, _| hops.contains_key(device.as_str()));
         for (device, ifindex) in hops {
             if self.senders.contains_key(device) {
                 continue;
             }
             match Sender::open(device, ifindex) {
-                Ok(sender) => drop(self.senders.insert(device.to_owned(), sender)),
-                Err(why) => warn!("probes: none are sent through {device}: {why}"),
+                Ok(sender) => {
+                    self.shut.remove(device);
+                    self.senders.insert(device.to_owned(), sender);
+                }
+                // It is tried every few seconds, and said once.
+                Err(why) if is_news(&mut self.shut, device, &why.to_string()) => {
+                    warn!("probes: none are sent through {device}: {why}");
+                }
+                Err(_) => {}
             }
         }
         let Some(address) = settings.address else {
@@ -203,7 +214,7 @@ impl Prober {
         let packet = probe.packet(sequence, &self.seal.close(Message { sequence, lane }, wall));
         let sent = match self.senders.get(&hop.device) {
             Some(sender) => sender.send(&packet, hop.to).map_err(|why| format!("{}: {why}", hop.device)),
-            None => Err(format!("{}: no socket", hop.device)),
+            None => Err(format!("{}: {}", hop.device, self.shut.get(&hop.device).map_or("no socket", String::as_str))),
         };
         match sent {
             Ok(()) => drop(self.unsent.remove(&lane)),
@@ -237,6 +248,11 @@ impl Prober {
     }
 }
 
+/// Records why there is no socket for a device. Returns true if that was not known.
+fn is_news(known: &mut BTreeMap<String, String>, device: &str, why: &str) -> bool {
+    known.insert(device.to_owned(), why.to_owned()).as_deref() != Some(why)
+}
+
 fn device_of(hop: &NextHop) -> (&str, u32) {
     (&hop.device, hop.ifindex)
 }
@@ -254,4 +270,17 @@ fn wall() -> u64 {
 fn secret() -> Vec<u8> {
     let random = RandomState::new();
     (0..4u8).flat_map(|part| random.hash_one(part).to_be_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_a_socket_is_news_once() {
+        let known = &mut BTreeMap::new();
+        let said = ["no permission", "no permission", "no such device", "no such device", "no permission"];
+        assert_eq!(said.map(|why| is_news(known, "eth1", why)), [true, false, true, false, true]);
+        assert!(is_news(known, "eth2", "no permission"));
+    }
 }
