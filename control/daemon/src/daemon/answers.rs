@@ -1,6 +1,5 @@
 //! The answers of the daemon on its management socket.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::capture::{self, Turn};
@@ -300,11 +299,10 @@ impl Node {
     /// Returns the paths, with those that probes leave out, and what probes say of each.
     fn paths(&self, view: &View<'_>) -> Vec<PathStatus> {
         let mut rows = view.paths(&self.plan.left_out);
-        let probes = self.probing.view();
-        let said: BTreeMap<&str, &str> =
-            probes.iter().flat_map(|view| &view.paths).map(|row| (row.path.as_str(), row.state.as_str())).collect();
-        for row in rows.iter_mut().filter(|_| probes.is_some()) {
-            row.probes = said.get(row.path.as_str()).map(|&state| state.to_owned());
+        if let Some(said) = self.probing.states() {
+            for row in &mut rows {
+                row.probes = said.get(&row.path).map(|&state| state.to_owned());
+            }
         }
         rows
     }

@@ -14,7 +14,7 @@ mod socket;
 mod view;
 mod watched;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -57,7 +57,7 @@ impl Probing {
     pub fn follow(&mut self, plan: &Plan, environment: &Environment, dataplane: &Dataplane) {
         let Some(settings) = &plan.probes else {
             self.running = None;
-            tell(&self.unused, BTreeSet::new());
+            tell(&self.unused, UnusedPaths::default());
             return;
         };
         let wanted = watched::wanted(settings, plan, dataplane.desired(), environment);
@@ -77,11 +77,18 @@ impl Probing {
     /// Returns the state of the probes. `None`: `[probes]` is not configured.
     pub fn view(&self) -> Option<ProbesView> {
         let running = self.running.as_ref()?;
-        let mut view = running.prober().view();
+        // The thread waits for no more than a copy.
+        let copy = running.prober().copy();
+        let mut view = copy.view();
         if running.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             view.trouble = Some("its thread has ended: no probe is sent or received; restart srv6d".to_owned());
         }
         Some(view)
+    }
+
+    /// Returns what the probes of each path say. `None`: `[probes]` is not configured.
+    pub fn states(&self) -> Option<BTreeMap<String, &'static str>> {
+        Some(self.running.as_ref()?.prober().states())
     }
 }
 
@@ -136,11 +143,11 @@ fn nanoseconds(start: Instant) -> u64 {
 }
 
 /// Tells the control loop which paths are left out, unless it knows that already.
-fn tell(told: &watch::Sender<UnusedPaths>, unused: BTreeSet<String>) {
+fn tell(told: &watch::Sender<UnusedPaths>, unused: UnusedPaths) {
     told.send_if_modified(|known| {
-        let is_news = **known != unused;
+        let is_news = *known != unused;
         if is_news {
-            *known = Arc::new(unused);
+            *known = unused;
         }
         is_news
     });

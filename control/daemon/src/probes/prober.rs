@@ -23,12 +23,12 @@ const MOST_IN_A_TURN: usize = 512;
 pub(super) struct Prober {
     pub(super) now: u64,
     pub(super) settings: Option<Probes>,
-    pub(super) prefixes: Vec<WatchedPrefix>,
+    pub(super) prefixes: Arc<Vec<WatchedPrefix>>,
     pub(super) is_cut: bool,
     pub(super) lanes: BTreeMap<Loop, LaneId>,
     pub(super) watch: Watch,
     pub(super) refused: Refused,
-    pub(super) unused: BTreeSet<String>,
+    pub(super) unused: UnusedPaths,
     /// Why probes cannot come back.
     pub(super) trouble: Option<String>,
     /// Why the last probe of a loop was not sent.
@@ -51,12 +51,12 @@ impl Prober {
         Self {
             now: 0,
             settings: None,
-            prefixes: Vec::new(),
+            prefixes: Arc::default(),
             is_cut: false,
             lanes: BTreeMap::new(),
             watch: Watch::new(Settings { interval: 1, timeout: 1, dead_after: 1, hold: 1 }),
             refused: Refused::default(),
-            unused: BTreeSet::new(),
+            unused: UnusedPaths::default(),
             trouble: None,
             unsent: BTreeMap::new(),
             next_lane: 0,
@@ -92,7 +92,7 @@ impl Prober {
     /// Takes over other settings and paths. Loops that stay keep what is known of them.
     pub(super) fn configure(&mut self, wanted: &Wanted) {
         self.settings = Some(wanted.settings.clone());
-        self.prefixes.clone_from(&wanted.prefixes);
+        self.prefixes = Arc::clone(&wanted.prefixes);
         self.entrances.clone_from(&wanted.entrances);
         self.is_cut = wanted.is_cut;
         self.number_loops();
@@ -232,14 +232,15 @@ impl Prober {
             return;
         }
         self.states = states;
-        self.unused.clear();
-        for prefix in &self.prefixes {
+        let mut all = BTreeSet::new();
+        for prefix in &*self.prefixes {
             let lanes: Vec<Option<LaneId>> = prefix.paths.iter().map(|path| self.lane_of(&path.along)).collect();
             let usable = self.watch.usable(&lanes);
             let unused = prefix.paths.iter().zip(usable).filter(|(_, usable)| !usable);
-            self.unused.extend(unused.map(|(path, _)| path.name.clone()));
+            all.extend(unused.map(|(path, _)| path.name.clone()));
         }
-        tell(&self.told, self.unused.clone());
+        self.unused = Arc::new(all);
+        tell(&self.told, Arc::clone(&self.unused));
     }
 
     /// Returns the number of a path's loop.

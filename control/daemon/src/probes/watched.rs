@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use srv6d_liveness::{Turn, loop_along};
@@ -19,7 +20,7 @@ const USID_BITS: u8 = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) settings: Probes,
-    pub(super) prefixes: Vec<WatchedPrefix>,
+    pub(super) prefixes: Arc<Vec<WatchedPrefix>>,
     /// There are more paths than are looked at.
     pub(super) is_cut: bool,
     /// Kernel indexes of the devices by which probes come back.
@@ -78,7 +79,7 @@ pub(super) fn wanted(settings: &Probes, plan: &Plan, desired: &Desired, environm
     let fabric = desired.ports.iter().filter(|port| port.role == Role::Fabric);
     let own = fabric.map(|port| port.name.as_str()).chain([plan.host.interface.as_str()]);
     let entrances = own.filter_map(|name| finder.indexes.get(name).copied()).collect();
-    Wanted { settings: settings.clone(), prefixes, is_cut, entrances }
+    Wanted { settings: settings.clone(), prefixes: Arc::new(prefixes), is_cut, entrances }
 }
 
 struct Finder<'a> {
