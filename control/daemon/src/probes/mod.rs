@@ -30,7 +30,7 @@ use tracing::error;
 
 use crate::confine::keep_of_this_thread;
 use prober::Prober;
-use watched::Wanted;
+use watched::{Basis, Wanted};
 
 /// Longest time for which the thread sleeps, so that it notices changes.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -47,7 +47,8 @@ pub struct Probing {
 
 #[derive(Debug)]
 struct Running {
-    told: Option<Wanted>,
+    /// What is probed, and what that follows from.
+    told: Option<(Basis, Wanted)>,
     prober: Arc<Mutex<Prober>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,13 +61,26 @@ impl Probing {
             tell(&self.unused, UnusedPaths::default());
             return;
         };
-        let wanted = watched::wanted(settings, plan, dataplane.desired(), environment);
         let running = self.running.get_or_insert_with(|| Running::start(self.unused.clone()));
-        if running.told.as_ref() == Some(&wanted) && !running.prober().lacks_sockets() {
-            return;
+        match &running.told {
+            Some((basis, wanted)) if basis.is(settings, plan, dataplane.generation(), environment) => {
+                let mut prober = running.prober();
+                if prober.lacks_sockets() {
+                    prober.configure(wanted);
+                }
+            }
+            known => {
+                let wanted = watched::wanted(settings, plan, dataplane.desired(), environment);
+                let is_known = known.as_ref().is_some_and(|(_, known)| *known == wanted);
+                let mut prober = running.prober();
+                if !is_known || prober.lacks_sockets() {
+                    prober.configure(&wanted);
+                }
+                drop(prober);
+                let basis = Basis::of(settings, plan, dataplane.generation(), environment);
+                running.told = Some((basis, wanted));
+            }
         }
-        running.prober().configure(&wanted);
-        running.told = Some(wanted);
     }
 
     /// Returns the channel that tells which paths are left out.
