@@ -32,6 +32,14 @@ impl Emulate {
         self.0.remove(key);
     }
 
+    /// Sets or removes one key, as others have it.
+    pub(super) fn take_over(&mut self, key: &str, others: &Self) {
+        match others.0.get(key) {
+            Some(value) => self.set(key, value.clone()),
+            None => self.remove(key),
+        }
+    }
+
     /// Whether a key is set.
     pub(super) fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)

@@ -1,7 +1,10 @@
 //! A node that silently drops what it forwards: all of its ports are emulated links that lose every packet. What its kernel
 //! sends, such as BGP and neighbour discovery, goes on.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use srv6d_api::state::{ProbeRow, ProbesView};
@@ -31,46 +34,91 @@ pub fn node<'l>(lab: &'l Lab, name: &str) -> Result<&'l Node, LabError> {
     })
 }
 
-/// Makes a node drop every packet that it forwards.
+/// Makes a node drop every packet that it forwards, and remembers what its ports were before.
 ///
 /// # Errors
-/// Its srv6d does not take the settings.
+/// Its srv6d does not take the settings, or its directory cannot be written to.
 pub fn begin(lab: &Lab, node: &Node) -> Result<(), LabError> {
-    let mut changes = Vec::new();
+    let (mut before, mut changes) = (BTreeMap::new(), Vec::new());
     for port in lab.topology.ports(&node.name) {
         let known = impair::in_file(lab, &node.name, &port.own.port)?;
-        let mut emulate = known.unwrap_or_else(|| {
-            let mut new = Emulate::default();
-            new.set("rate", impair::NO_LIMIT);
-            new.set("packets", PACKETS);
-            new
-        });
-        emulate.set("loss", 1.0);
-        changes.push((port, Some(emulate)));
+        changes.push((port, Some(silent(known.clone()))));
+        before.extend(known.map(|known| (port.own.port.clone(), known)));
     }
-    impair::apply(lab, &changes)
+    let file = file(lab, node);
+    if file.exists() {
+        // It drops everything already.
+        return impair::apply(lab, &changes);
+    }
+    let text = toml::to_string(&before).map_err(|why| LabError::Failed(format!("{}: {why}", file.display())))?;
+    fs::write(&file, text).map_err(|error| LabError::io("write", &file, &error))?;
+    impair::apply(lab, &changes).inspect_err(|_| drop(fs::remove_file(&file)))
 }
 
-/// Ends the losses of ports that lose every packet. Returns whether there were any.
+/// Ends the losses that [`begin`] has begun, and restores what the ports were before. Returns whether there were any.
 ///
 /// # Errors
-/// The srv6d of the node does not take the settings.
+/// The srv6d of the node does not take the settings, or what was remembered cannot be read.
 pub fn end(lab: &Lab, node: &Node) -> Result<bool, LabError> {
-    if node.kind != Forwarder::Srv6d {
+    let file = file(lab, node);
+    if !file.exists() {
         return Ok(false);
     }
+    let text = srv6d_text::read_text(&file).map_err(|error| LabError::io("read", &file, &error))?;
+    let before: BTreeMap<String, Emulate> = toml::from_str(&text).map_err(|why| {
+        LabError::Failed(format!(
+            "{}: {}\nfix: remove it, and run `srv6d lab impair LINK --clear` for each link of {}",
+            file.display(),
+            why.message(),
+            node.name
+        ))
+    })?;
     let mut changes: Vec<(NodePort<'_>, Option<Emulate>)> = Vec::new();
     for port in lab.topology.ports(&node.name) {
         let now = impair::in_file(lab, &node.name, &port.own.port)?;
-        if now.as_ref().and_then(|emulate| emulate.shown("loss")).is_some_and(|loss| loss.parse() == Ok(1.0)) {
-            changes.push((port, port.emulate.cloned()));
+        if let Some(now) = now.filter(loses_all) {
+            changes.push((port, restored(now, before.get(&port.own.port))));
         }
     }
-    if changes.is_empty() {
-        return Ok(false);
+    if !changes.is_empty() {
+        impair::apply(lab, &changes)?;
     }
-    impair::apply(lab, &changes)?;
-    Ok(true)
+    fs::remove_file(&file).map_err(|error| LabError::io("remove", &file, &error))?;
+    Ok(!changes.is_empty())
+}
+
+/// Returns the file with `emulate` of the ports of a silent node, as it was before. Ports without one are left out.
+fn file(lab: &Lab, node: &Node) -> PathBuf {
+    lab.run.node(&node.name).join("before-silence.toml")
+}
+
+/// Returns what a port becomes that loses every packet.
+fn silent(before: Option<Emulate>) -> Emulate {
+    let mut emulate = before.unwrap_or_else(|| {
+        let mut new = Emulate::default();
+        new.set("rate", impair::NO_LIMIT);
+        new.set("packets", PACKETS);
+        new
+    });
+    emulate.set("loss", 1.0);
+    emulate
+}
+
+fn loses_all(emulate: &Emulate) -> bool {
+    emulate.shown("loss").is_some_and(|loss| loss.parse() == Ok(1.0))
+}
+
+/// Returns what a port becomes that loses nothing any more. What somebody has changed meanwhile stays.
+fn restored(mut now: Emulate, before: Option<&Emulate>) -> Option<Emulate> {
+    let begun = silent(before.cloned());
+    if now == begun {
+        return before.cloned();
+    }
+    let before = before.cloned().unwrap_or_default();
+    for key in ["loss", "packets"].into_iter().filter(|key| now.shown(key) == begun.shown(key)).collect::<Vec<_>>() {
+        now.take_over(key, &before);
+    }
+    Some(now)
 }
 
 /// Returns whether a node of the lab probes its paths.
@@ -119,5 +167,39 @@ fn views(lab: &Lab, node: &Node) -> Option<Box<ProbesView>> {
     match lab.ask(&node.name, &Request::Show { topic: Topic::Probes }) {
         Ok(Response::Probes(view)) => Some(view),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+    use super::*;
+
+    fn settings(text: &str) -> Emulate {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_was_before_comes_back() {
+        let slow = settings("rate = \"10Mbit\"\ndelay = \"5ms\"");
+        let lossy = settings("rate = \"10Mbit\"\nloss = 0.01");
+        for before in [None, Some(&slow), Some(&lossy)] {
+            let now = silent(before.cloned());
+            now.check().unwrap();
+            assert!(loses_all(&now));
+            assert_eq!(restored(now, before).as_ref(), before);
+        }
+    }
+
+    #[test]
+    fn what_was_changed_meanwhile_stays() {
+        let change = |before: Option<Emulate>| {
+            let mut now = silent(before.clone());
+            now.set("delay", "5ms");
+            restored(now, before.as_ref()).unwrap().to_string()
+        };
+        assert_eq!(change(None), "{ rate = \"1.6Tbit\", delay = \"5ms\" }");
+        let lossy = settings("rate = \"10Mbit\"\npackets = 64\nloss = 0.01");
+        assert_eq!(change(Some(lossy)), "{ rate = \"10Mbit\", packets = 64, delay = \"5ms\", loss = 0.01 }");
     }
 }
