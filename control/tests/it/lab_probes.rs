@@ -1,6 +1,7 @@
 //! Tests of hosts that probe their paths: a spine that drops packets silently is left out, by the hosts alone.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -22,7 +23,7 @@ const PAYLOAD: usize = 112;
 /// Nodes that probe their paths.
 const PROBERS: [&str; 3] = ["host00", "host01", "leaf00"];
 
-/// Returns a fabric of two leaves and three spines, whose hosts and one of the leaves have a path over every spine. The kernel forwards in one
+/// Returns a fabric of two leaves and three spines, whose hosts and one of the leaves have a path over every spine. One link has a smaller MTU. The kernel forwards in one
 /// spine and in one leaf. The hosts have a link of their own, outside of the fabric.
 fn fabric() -> String {
     let size = ["--leaves", "2", "--spines", "3", "--hosts", "1", "--probes"];
@@ -38,10 +39,36 @@ fn fabric() -> String {
     let steer =
         format!("steer = [{{ prefix = \"fcbb:0:800:1::/64\", paths = [{}] }}]\n", [0, 1, 2].map(path).join(", "));
     let fabric = fabric.replace("name = \"leaf00\"\n", &format!("name = \"leaf00\"\n{steer}"));
+    let small = "[[link]]\nends = [\n    { node = \"leaf00\", port = \"eth2\"";
+    assert!(fabric.contains(small), "{fabric}");
+    let fabric = fabric.replace(small, &small.replace("]]\n", "]]\nmtu = 1400\n"));
     let end = |host: &str, last| {
         format!("{{ node = \"{host}\", port = \"eth9\", addresses = [\"2001:db8:9::{last}/64\"], role = \"edge\" }}")
     };
     format!("{fabric}[[link]]\nends = [{}, {}]\n", end("host00", 1), end("host01", 2))
+}
+
+fn config(lab: &Lab, node: &str) -> String {
+    fs::read_to_string(format!("/run/srv6d-lab/{}/{node}/srv6d.toml", lab.name)).unwrap()
+}
+
+/// Names the port of each path of leaf00. That to spine01 has a smaller MTU than the others.
+fn name_ports(lab: &Lab) {
+    let mut text = config(lab, "leaf00");
+    for spine in 0..3 {
+        let segments = format!("segments = [\"fcbb:0:100{spine}:1401:fe06::\"]");
+        assert!(text.contains(&segments), "{text}");
+        let hop = format!("via = \"2001:db8:0:{spine}::2\", port = \"eth{}\"", spine + 1);
+        text = text.replace(&segments, &format!("{segments}, {hop}"));
+    }
+    fs::write(format!("/run/srv6d-lab/{}/leaf00/srv6d.toml", lab.name), text).unwrap();
+    lab.must("leaf00", &[SRV6D, "reload"]);
+}
+
+/// Waits until leaf00's own packets to its steered prefix may have this size.
+fn wait_for_mtu(lab: &Lab, mtu: u32) {
+    let wanted = format!("mtu {mtu} ");
+    eventually(&wanted, || lab.must("leaf00", &["ip", "-6", "route", "show", "table", "8986"]).contains(&wanted));
 }
 
 fn show(lab: &Lab, node: &str, topic: &str) -> Value {
@@ -158,6 +185,7 @@ fn lie(lab: &Lab) {
 #[ignore = "needs root"]
 fn a_spine_that_drops_silently_is_left_out_and_used_again() {
     let lab = Lab::up("probes", &fabric());
+    name_ports(&lab);
     for node in PROBERS {
         eventually("probes of all paths", || all_are_good(&lab, node));
     }
@@ -167,6 +195,9 @@ fn a_spine_that_drops_silently_is_left_out_and_used_again() {
     assert_eq!(show(&lab, "host00", "process")["least_privilege"], true, "probes need no privilege");
     let built = whole_builds(&lab);
     lie(&lab);
+    lab_command(&lab, &["impair", "spine01:eth1", "--queue", "200000"]);
+    let impaired = config(&lab, "spine01");
+    wait_for_mtu(&lab, 1360);
     eventually("all paths in use", || all_are_good(&lab, "host00"));
 
     let (lost, sent) = stream(&lab, || {
@@ -183,6 +214,7 @@ fn a_spine_that_drops_silently_is_left_out_and_used_again() {
     for node in PROBERS {
         eventually("all other paths in use", || paths(&lab, node).iter().all(is_right));
     }
+    wait_for_mtu(&lab, 1460);
     let rows = show(&lab, "host00", "paths");
     let left_out = |row: &&Value| row["left_out"].as_bool().unwrap();
     assert_eq!(rows.as_array().unwrap().iter().filter(left_out).count(), 2);
@@ -196,6 +228,8 @@ fn a_spine_that_drops_silently_is_left_out_and_used_again() {
         wait_for_packets(&lab, 300);
     });
     assert_eq!(lost, 0, "{}", lab.losses());
+    assert_eq!(config(&lab, "spine01"), impaired, "what was before the failure");
+    wait_for_mtu(&lab, 1360);
     for node in PROBERS {
         eventually("all paths in use", || all_are_good(&lab, node));
     }

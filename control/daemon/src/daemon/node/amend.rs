@@ -81,6 +81,8 @@ impl Node {
             return self.plan_and_publish(self.inputs.clone(), Cause::Probes, mirror).await;
         }
         self.note_generation(&diff, &Cause::Probes);
+        // Other paths may have other MTUs.
+        self.steer_amended(&changes, mirror).await;
         self.ask_for_unresolved(mirror);
         Ok(())
     }
