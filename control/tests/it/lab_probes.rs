@@ -23,8 +23,9 @@ const PAYLOAD: usize = 112;
 /// Nodes that probe their paths.
 const PROBERS: [&str; 3] = ["host00", "host01", "leaf00"];
 
-/// Returns a fabric of two leaves and three spines, whose hosts and one of the leaves have a path over every spine. One link has a smaller MTU. The kernel forwards in one
-/// spine and in one leaf. The hosts have a link of their own, outside of the fabric.
+/// Returns a fabric of two leaves and three spines, whose hosts and one of the leaves have a path over every spine. One link
+/// has a smaller MTU. The kernel forwards in one spine and in one leaf. The hosts have a link of their own, outside of the
+/// fabric.
 fn fabric() -> String {
     let size = ["--leaves", "2", "--spines", "3", "--hosts", "1", "--probes"];
     let made = srv6d(&[&["lab", "topology"], size.as_slice()].concat());
