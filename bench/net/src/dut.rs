@@ -289,13 +289,18 @@ impl Daemon {
 /// Returns whether offload is in force, if it was requested. Otherwise the row would measure the worker under a wrong
 /// name.
 fn forwards_as_asked(port: &serde_json::Value) -> bool {
-    port.pointer("/offload/on").is_none_or(|on| on == true)
+    is_a_hosts(port) || port.pointer("/offload/on").is_none_or(|on| on == true)
 }
 
-/// Returns an error unless the port is in native mode, because the stamp says that it is.
+/// Whether packets come in by tc programs, as on the only port of a host.
+fn is_a_hosts(port: &serde_json::Value) -> bool {
+    port.get("mode").is_some_and(|mode| mode == "tc")
+}
+
+/// Returns an error unless the port is in native mode, because the stamp says that it is, or it is a host's.
 fn wrong_mode(port: &serde_json::Value) -> Option<BenchError> {
     let text = |name: &str| port.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let is_wrong = text("role") != "kernel" && text("mode") != "native";
+    let is_wrong = text("role") != "kernel" && text("mode") != "native" && !is_a_hosts(port);
     is_wrong.then(|| {
         BenchError(format!("{} is in {} mode, and not in native: {}", text("name"), text("mode"), text("reason")))
     })
