@@ -311,6 +311,24 @@ static ALWAYS_INLINE int receive_here(struct __sk_buff *skb, __u32 in, const str
 	return bpf_redirect(kernel->ifindex, BPF_F_INGRESS);
 }
 
+/* Whether a packet is IPv6 with a packet inside. Nearly none is, so nothing is looked up for the others. */
+static ALWAYS_INLINE int has_packet_inside(struct __sk_buff *skb)
+{
+	const struct ipv6 *ip = (const void *)(long)skb->data + ETH_LEN;
+	__u32 read = ETH_LEN + IPV6_LEN;
+
+	if (skb->protocol != htons(ETH_P_IPV6))
+		return 0;
+	if ((const void *)(ip + 1) > (const void *)(long)skb->data_end) {
+		if (skb->len < read || bpf_skb_pull_data(skb, read))
+			return 0;
+		ip = (const void *)(long)skb->data + ETH_LEN;
+		if ((const void *)(ip + 1) > (const void *)(long)skb->data_end)
+			return 0;
+	}
+	return ip->next_header == IPPROTO_IPV6 || ip->next_header == IPPROTO_IPIP;
+}
+
 /* Decapsulates what is for this node, at the ingress of a port without XDP program (tcx). There GRO has merged the packets of
  * a stream already. All else is left to srv6d_arrived (arrivals.h), which comes next. */
 SEC("classifier")
@@ -319,25 +337,27 @@ int srv6d_received(struct __sk_buff *skb)
 	__u32 ifindex = skb->ifindex, zero = 0, *current_set, *number, set;
 	struct inside inside = {};
 	const struct eth *eth;
-	const void *end;
 	const struct prefix *row;
 	const struct node *of_all;
 	const struct port *port;
 	const struct ipv6 *ip;
 	const struct sid *sid;
 	struct address to;
+	const void *end;
 
+	if (!take_priority_tags(skb) || skb->pkt_type != FOR_THIS_HOST || !has_packet_inside(skb))
+		return TC_PASS;
 	number = bpf_map_lookup_elem(&port_of, &ifindex);
 	current_set = bpf_map_lookup_elem(&current, &zero);
-	if (!number || !current_set || !take_priority_tags(skb) || skb->pkt_type != FOR_THIS_HOST)
+	if (!number || !current_set)
 		return TC_PASS;
-	eth = (const void *)(long)skb->data;
-	end = (const void *)(long)skb->data_end;
 	set = *current_set & 1;
 	port = ROW(ports, set, *number);
 	of_all = ROW(node, set, 0);
 	if (!port || !of_all || (port->flags & (DELIVERS | CHECKS_SOURCES | GUARDS_SIDS | CAPTURED)) != DELIVERS)
 		return TC_PASS;
+	eth = (const void *)(long)skb->data;
+	end = (const void *)(long)skb->data_end;
 	/* A shorter frame is in one piece, or is left to the worker. */
 	if ((const void *)eth + READ_INSIDE_LEN > end && skb->len >= READ_INSIDE_LEN) {
 		if (bpf_skb_pull_data(skb, READ_INSIDE_LEN))
@@ -346,9 +366,7 @@ int srv6d_received(struct __sk_buff *skb)
 		end = (const void *)(long)skb->data_end;
 	}
 	ip = (const void *)(eth + 1);
-	if ((const void *)(ip + 1) > end || eth->type != htons(ETH_P_IPV6) || !is_plain_v6(ip, skb->len))
-		return TC_PASS;
-	if (ip->next_header != IPPROTO_IPV6 && ip->next_header != IPPROTO_IPIP)
+	if ((const void *)(ip + 1) > end || !is_plain_v6(ip, skb->len))
 		return TC_PASS;
 	to.high = be64_to_cpu(ip->dst[0]);
 	to.low = be64_to_cpu(ip->dst[1]);
