@@ -11,16 +11,11 @@
  * ports have the XDP program, or nothing comes in.
  */
 
-#define TC_PASS (-1) /* TCX_NEXT: to the next program, and to the kernel if there is none */
-#define TC_DROP 2 /* TCX_DROP */
-#define FOR_THIS_HOST 0 /* PACKET_HOST of <linux/if_packet.h> */
 /* Bytes that are read of a frame: up to the type of an ICMPv6 message. */
 #define READ_LEN (sizeof(struct eth) + sizeof(struct ipv6) + 1)
 
-static long (*const bpf_skb_pull_data)(struct __sk_buff *skb, __u32 len) = (void *)BPF_FUNC_skb_pull_data;
 static long (*const bpf_skb_vlan_push)(struct __sk_buff *skb, __be16 protocol, __u16 tci) =
 	(void *)BPF_FUNC_skb_vlan_push;
-static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 
 /* The kernel's end of the own veth, by interface index. 0: there is none. */
 struct {

@@ -31,7 +31,13 @@ static long (*const bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *route, int
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) =
 	(void *)BPF_FUNC_xdp_get_buff_len;
 
+static long (*const bpf_skb_pull_data)(struct __sk_buff *skb, __u32 len) = (void *)BPF_FUNC_skb_pull_data;
+static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*const bpf_skb_vlan_pop)(struct __sk_buff *skb) = (void *)BPF_FUNC_skb_vlan_pop;
+
+#define TC_PASS (-1) /* TCX_NEXT: to the next program, and on as without any if there is none */
+#define TC_DROP 2 /* TCX_DROP */
+#define FOR_THIS_HOST 0 /* PACKET_HOST of <linux/if_packet.h> */
 
 /* Number of tags with VID 0 that may stand in front: see eth.rs. */
 #define PRIORITY_TAGS 2

@@ -21,19 +21,14 @@
 #include "destination_cache.h"
 #include "offload_encaps.h"
 
-#define TC_PASS (-1) /* TCX_NEXT: to the next program, and through the veth if there is none */
-#define TC_DROP 2 /* TCX_DROP */
-
 #define TCP_LEN 20
 /* Bytes that are read of a frame. */
 #define READ_LEN (ETH_LEN + IPV6_LEN + TCP_LEN)
 
-static long (*const bpf_skb_pull_data)(struct __sk_buff *skb, __u32 len) = (void *)BPF_FUNC_skb_pull_data;
 static long (*const bpf_skb_adjust_room)(struct __sk_buff *skb, int by, __u32 mode, __u64 flags) =
 	(void *)BPF_FUNC_skb_adjust_room;
 static long (*const bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 at, const void *from, __u32 len, __u64 flags) =
 	(void *)BPF_FUNC_skb_store_bytes;
-static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 
 /* Interfaces, by the number of the device. 0: there is none. A map of devices cannot serve XDP programs and others. */
 BY_NUMBER(BPF_MAP_TYPE_ARRAY, interfaces, __u32, PORTS);
@@ -250,7 +245,6 @@ int srv6d_local(struct __sk_buff *skb)
 	return eth->type == htons(ETH_P_IP) ? send_v4(skb, set, *number, of_all, port->table, eth, end) : TC_PASS;
 }
 
-#define FOR_THIS_HOST 0 /* PACKET_HOST of <linux/if_packet.h> */
 #define DECAP_L3_IPV4 (1ull << 7) /* BPF_F_ADJ_ROOM_DECAP_L3_IPV4, since Linux 6.3 */
 #define DECAP_L3_IPV6 (1ull << 8)
 /* Bytes that are read of a frame with an outer header. */
