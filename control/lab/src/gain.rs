@@ -14,16 +14,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use srv6d_api::jobs::{JobRequest, JobView, PlacedJob};
 use srv6d_api::{Request, Response};
-use srv6d_placement::{
-    ChosenPaths, Constraints, Demand, Fabric, Flow, Hop, Report, busiest, compare, load_order, sids,
-};
+use srv6d_placement::{ChosenPaths, Constraints, Demand, Fabric, Flow, Report, busiest, compare, load_order, sids};
 use srv6d_report::{Bar, Chart, Group, Mark};
 use srv6d_show::Table;
 
 use super::error::LabError;
 use super::fabric::Lab;
 use super::interrupt::Interrupt;
-use super::job::{self, ACKNOWLEDGEMENTS, CHUNK, DATA, Job, RATE, Ring, flows, limit};
+use super::job::{self, ACKNOWLEDGEMENTS, CHUNK, DATA, Job, RATE, Ring, flows, limit, only_carrier};
 use super::lateness::Lateness;
 use super::screen::{BAD, DIM, Screen, styled};
 use super::topology::{FABRIC, Role, Topology};
@@ -59,7 +57,7 @@ struct Row {
     placed_again_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     moved: Option<usize>,
-    /// Whether the machine was fast enough for the links.
+    /// True if the machine was fast enough for the links.
     is_valid: bool,
 }
 
@@ -218,11 +216,7 @@ impl Bench<'_> {
                 most_flows: flows.len(),
             };
             let hops = (0..flows.len()).map(|flow| report.hop(&chosen, flow, true));
-            let one = |hop: Hop| match hop.carriers.as_slice() {
-                [carrier] => Ok(*carrier),
-                _ => Err(failed(hop.no_carrier.unwrap_or_else(|| "a path needs several carriers".to_owned()))),
-            };
-            hops.map(one).collect()
+            hops.map(|hop| only_carrier(hop).map_err(failed)).collect()
         };
         // A book that knows of no other pair answers with the shortest path.
         let shortest = flows.iter().map(|flow| carriers(std::slice::from_ref(flow)));

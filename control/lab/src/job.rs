@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde_json::Value;
-use srv6d_placement::{Constraints, Demand, Fabric, Flow, NodeId, Report, compare, sids};
+use srv6d_placement::{Constraints, Demand, Fabric, Flow, Hop, NodeId, Report, compare, sids};
 
 use super::emulate::Emulate;
 use super::error::LabError;
@@ -337,11 +337,15 @@ fn place(topology: &Topology, ranks: &[Rank]) -> Result<Vec<Ipv6Addr>, LabError>
         most_flows: count,
     };
     let hops = (0..demand.flows.len()).map(|flow| report.hop(&comparison.placed, flow, true));
-    hops.map(|hop| match (hop.carriers.as_slice(), hop.no_carrier) {
-        ([carrier], _) => Ok(*carrier),
-        (_, why) => Err(failed(&why.unwrap_or_else(|| "a path needs several carriers".to_owned()))),
-    })
-    .collect()
+    hops.map(|hop| only_carrier(hop).map_err(|why| failed(&why))).collect()
+}
+
+/// Returns the carrier of a path, which must have exactly one.
+pub(crate) fn only_carrier(hop: Hop) -> Result<Ipv6Addr, String> {
+    match hop.carriers.as_slice() {
+        [carrier] => Ok(*carrier),
+        _ => Err(hop.no_carrier.unwrap_or_else(|| "a path needs several carriers".to_owned())),
+    }
 }
 
 /// Returns a carrier without the uSIDs of spines. What stands behind moves up.

@@ -390,11 +390,17 @@ fn what_sids_deliver_passes_the_worker_and_comes_into_the_kernel_merged() {
 #[test]
 #[ignore = "needs root"]
 fn what_arrives_survives_a_killed_srv6d_by_the_kernels_route() {
+    what_arrives_survives_a_kill(&receiving("tc"), |_| {});
+}
+
+/// Kills a daemon with this configuration under a stream that arrives for a SID, once `is_ready` has returned.
+fn what_arrives_survives_a_kill(config: &str, is_ready: impl FnOnce(&Rig)) {
     let mut rig = receiving_rig();
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth2.seg6_enabled=1");
     rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
     rig.inside("router", "ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table local dev eth2");
-    let daemon = rig.ready(&receiving("tc"));
+    let daemon = rig.ready(config);
+    is_ready(&rig);
     wait_until_delivered(&rig);
     let before = arrived(&rig)[0];
     let receiver = rig.receiver("router", "tcp", "[2001:db8:e::1]:7091");

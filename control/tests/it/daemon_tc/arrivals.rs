@@ -9,8 +9,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use super::{
-    arrived, had, merged, receiving, receiving_rig, survives_a_killed_daemon, wait_until_delivered,
-    wait_until_tc_serves,
+    arrived, had, merged, receiving, receiving_rig, wait_until_delivered, wait_until_tc_serves,
+    what_arrives_survives_a_kill,
 };
 use crate::daemon_path_mtu::{self, Far, learned};
 use crate::support::rig::{CONFIG, Rig, end, number, report, text, wait_for};
@@ -132,18 +132,7 @@ fn what_sids_deliver_is_decapsulated_as_merged_and_counted_as_sent() {
 #[test]
 #[ignore = "needs root"]
 fn a_stream_survives_a_killed_srv6d_by_the_kernels_route() {
-    let mut rig = receiving_rig();
-    rig.inside("router", "sysctl -qw net.ipv6.conf.all.seg6_enabled=1 net.ipv6.conf.eth2.seg6_enabled=1");
-    rig.inside("router", "sysctl -qw net.ipv6.conf.all.forwarding=1");
-    rig.inside("router", "ip -6 route add fcbb:0:1:fe06::/64 encap seg6local action End.DT6 table local dev eth2");
-    let daemon = rig.ready(&one_port(&receiving("tc")));
-    wait_for_mode(&rig, "tc");
-    wait_until_delivered(&rig);
-    let before = arrived(&rig)[0];
-    let receiver = rig.receiver("router", "tcp", "[2001:db8:e::1]:7091");
-    let sender = rig.traffic("b", "tcp-send [2001:db8:e::1]:7091 400000000 7");
-    wait_for("stream by tc", || (arrived(&rig)[0] > before + 5000).then_some(()));
-    survives_a_killed_daemon(&mut rig, daemon, sender, receiver);
+    what_arrives_survives_a_kill(&one_port(&receiving("tc")), |rig| wait_for_mode(rig, "tc"));
 }
 
 /// Somebody on the wire who knows how tags name ports between the tc program and the workers.
