@@ -292,7 +292,7 @@ fn forwards_as_asked(port: &serde_json::Value) -> bool {
     is_a_hosts(port) || port.pointer("/offload/on").is_none_or(|on| on == true)
 }
 
-/// Whether packets come in by tc programs, as on the only port of a host.
+/// Returns whether packets come in by tc programs, as on the only port of a host.
 fn is_a_hosts(port: &serde_json::Value) -> bool {
     port.get("mode").is_some_and(|mode| mode == "tc")
 }

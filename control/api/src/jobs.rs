@@ -183,7 +183,7 @@ pub struct JobView {
     pub bound: Option<f64>,
     /// Load per capacity of the busiest link of the job.
     pub busiest: Option<f64>,
-    /// What each phase carries, if the job has phases.
+    /// Loads of each phase, if the job has phases.
     #[serde(default)]
     pub phases: Vec<PhaseLoad>,
     /// The ranks that joined at this daemon.
@@ -192,7 +192,7 @@ pub struct JobView {
     pub paths: Vec<JobPathView>,
     /// Jobs with which it shares links.
     pub shares: Vec<Share>,
-    /// What has changed, if the job was placed again.
+    /// Changes to the earlier placement, if the job was placed again.
     #[serde(default)]
     pub replaces: Option<Replaces>,
     /// Why the job should be placed again: what the topology says now.
@@ -227,7 +227,7 @@ pub struct JobCounts {
     pub waiting: usize,
     /// Number of their paths that are refused.
     pub refused: usize,
-    /// Whether the job should be placed again.
+    /// True if the job should be placed again.
     pub is_stale: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Placement {
     /// Name of that link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busiest_link: Option<String>,
-    /// What each phase carries, if the job has phases.
+    /// Loads of each phase, if the job has phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseLoad>,
     /// Keys of the links that the job takes, each with its load, in the phase in which that is highest.
@@ -45,7 +45,7 @@ pub struct Placement {
     /// Jobs with which it shares links.
     #[serde(default)]
     pub shares: Vec<Share>,
-    /// What has changed, if the job was placed again.
+    /// Changes to the earlier placement, if the job was placed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<Replaces>,
 }

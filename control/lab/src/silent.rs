@@ -147,13 +147,13 @@ pub fn wait(lab: &Lab, node: &Node, again: bool, interrupt: &Interrupt) -> Resul
     )))
 }
 
-/// Whether a path goes over the node with this uSID and is not yet as it should be.
+/// Returns whether a path goes over the node with this uSID and is not yet as it should be.
 fn is_open(view: &ProbesView, row: &ProbeRow, usid: u16, again: bool) -> bool {
     let of_prefix = || view.paths.iter().filter(|other| (&other.prefix, other.table) == (&row.prefix, row.table));
     visits(row, usid) && row.in_use != again && (again || !of_prefix().all(|other| visits(other, usid)))
 }
 
-/// Whether the probes of a path go over the node with this uSID.
+/// Returns whether the probes of a path go over the node with this uSID.
 fn visits(row: &ProbeRow, usid: u16) -> bool {
     let carrier = row.carrier.as_ref().and_then(|carrier| carrier.parse::<Ipv6Addr>().ok());
     carrier.is_some_and(|carrier| carrier.segments().contains(&usid))

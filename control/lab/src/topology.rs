@@ -58,7 +58,7 @@ pub struct Topology {
     /// Whether spines tell leaves by heartbeats how busy their links are, and leaves choose among spines by that.
     #[serde(default)]
     pub glb: bool,
-    /// Whether nodes that steer probe their paths, and leave out those that do not work.
+    /// True if nodes that steer probe their paths, and leave out those that do not work.
     #[serde(default)]
     pub probes: bool,
     /// The path controller. Without one, hosts keep the paths of their `steer`.

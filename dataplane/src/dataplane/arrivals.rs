@@ -101,7 +101,7 @@ impl Dataplane {
     }
 }
 
-/// Whether a port neither guards SIDs nor checks sources, and has no tag.
+/// Returns whether a port neither guards SIDs nor checks sources, and has no tag.
 fn is_open(port: &Port) -> bool {
     port.role == Role::Fabric && port.vlan.is_none() && port.allowed_sources.is_empty()
 }

@@ -133,7 +133,7 @@ impl InFront {
         (self.is_on(device) || comes_by_tc && self.given.is_some()) && self.delivers.contains(device)
     }
 
-    /// Whether the kernel has refused the program.
+    /// Returns whether the kernel has refused the program.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.program, Program::Refused(_))
     }

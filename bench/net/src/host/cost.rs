@@ -28,7 +28,7 @@ const WRITES: usize = 50;
 /// Bytes of a small datagram.
 const SMALL: [u8; 22] = [0; 22];
 
-/// What is sent.
+/// A kind of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -53,7 +53,7 @@ impl What {
 /// Seconds of CPU time of each turn, for one packet, request or byte.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// What is sent.
+    /// Kind of traffic.
     pub what: What,
     /// Kind of packets, and of path.
     pub kind: Kind,

@@ -76,7 +76,7 @@ pub struct Fit {
     pub replaces: Replaces,
     /// Name of a link that a path takes and that is gone.
     pub gone: Option<String>,
-    /// Whether a path is gone because its carriers would be others now.
+    /// True if a path is gone because its carriers would be others now.
     pub is_renumbered: bool,
     /// Load per capacity of the busiest link as it is, without the flows whose paths are gone.
     pub before: f64,
@@ -454,7 +454,7 @@ struct Walks {
     links: Vec<Option<Vec<LinkId>>>,
     /// Name of the first link that is not there, or not up.
     gone: Option<String>,
-    /// Whether a path has other carriers than the topology would give it now.
+    /// True if a path has other carriers than the topology would give it now.
     is_renumbered: bool,
 }
 

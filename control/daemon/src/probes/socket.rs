@@ -63,7 +63,7 @@ pub(super) struct Received {
     pub(super) length: usize,
     /// Kernel index of the device.
     pub(super) ifindex: Option<u32>,
-    /// Whether a port on the way was congested.
+    /// True if a port on the way was congested.
     pub(super) ce: bool,
     /// Time of arrival since 1970 in nanoseconds, as the kernel has it.
     pub(super) wall: Option<u64>,
